@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, disturbance, scenario_run, step_time_s
+from estimator.scenario.measurement import Measurement, Origin, chips_of_rows, disturbance, scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -20,7 +21,8 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
-    ``scenario``: as it ran, of a table nothing; ``disturbance``: as of a comparison's item.
+    ``world_size``: 0 of a table whose rows ran on several numbers of chips. ``scenario``: as it ran, of a table
+    nothing; ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all GPUs, as a log says itself.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Summary:
     upload_id: str = ""
     scenario: dict[str, Any] = field(default_factory=dict)
     disturbance: float = 0.0
+    tokens_per_s: float | None = None
 
 
 SUMMARY = msgspec.json.Decoder(Summary)
@@ -53,7 +56,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         origin=measurement.origin,
         status=measurement.status,
         device_name=str(measurement.device.get("name") or ""),
-        world_size=measurement.world_size,
+        world_size=measurement.world_size if len(chips_of_rows(measurement.rows)) < 2 else 0,
         step_time_s=step_time_s(measurement.steps_s),
         peak_bytes=measurement.memory.peak_bytes,
         rows=len(measurement.rows),
@@ -64,7 +67,23 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         upload_id=upload_id,
         scenario=scenario_run(measurement),
         disturbance=disturbance(measurement.steps_s),
+        tokens_per_s=_logged_tokens_per_s(measurement),
     )
+
+
+def _logged_tokens_per_s(measurement: Measurement) -> float | None:
+    """The median rate that a log's steps say, of all GPUs; None without one."""
+    if not measurement.origin.format.startswith("log/"):
+        return None
+    for column, times in (("tokens_per_s", 1), ("tokens_per_s_per_gpu", measurement.world_size)):
+        rates = [row[column] * times for row in measurement.rows if _is_rate(row.get(column))]
+        if rates:
+            return float(median(rates))
+    return None
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def scenario_of(measurement: Measurement) -> Scenario | None:

@@ -97,7 +97,7 @@ def log_seeds() -> list[bytes]:
     texts = (
         NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, trainers.NANOGPT, DLLOGGER,
         trainers.mlperf(*trainers.MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
-        *LOOPS.values(),
+        trainers.FAIRSEQ, trainers.FAIRSEQ_OLD, *LOOPS.values(),
     )  # fmt: skip
     return [*printed, *(text.encode() for text in texts)]
 
@@ -130,6 +130,13 @@ def record_seeds() -> list[bytes]:
 def recording_seeds() -> list[bytes]:
     """A recording of JAX as XLA keeps it."""
     return [gzip.decompress((TOOLS / "jax.xplane.pb.gz").read_bytes())]
+
+
+def event_seeds() -> list[bytes]:
+    """Event files of TensorBoard: as PyTorch writes them, and of a few scalars."""
+    from tests.app.importers.test_tensorboard import FILE, event, events
+
+    return [FILE.read_bytes(), events(*(event(1e9 + at, at, step_time=0.4, arg="2") for at in range(1, 5)))]
 
 
 def sheet_seeds() -> list[bytes]:
@@ -178,6 +185,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "json": json_seeds,
     "records": record_seeds,
     "recording": recording_seeds,
+    "events": event_seeds,
     "workbook": sheet_seeds,
     "archive": archive_seeds,
 }

@@ -2,7 +2,8 @@
 
 MemTracker's peak and RuntimeEstimator's time (its roofline, ``operator-level-cost-model``), both of a step on fake
 tensors: they measure nothing. RuntimeEstimator needs a GPU to ask about; without one, MemTracker is asked alone, of the
-processor's ops with a GPU's optimizer (under autocast other ops are cast there). Beside each stands its seconds.
+processor's ops with a GPU's optimizer (under autocast other ops are cast there), and the step is traced as well, whose
+tensors are printed beside. Beside each stands its seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from runners.series_list import Entry, read_series
 
 WORKERS = 8
-TOOLS = ("mem_tracker", "runtime_estimator")
+TOOLS = ("mem_tracker", "runtime_estimator", "traced")
+WITH_A_GPU, WITHOUT = TOOLS[:2], ("mem_tracker", "traced")
 
 
 def main(arguments: list[str]) -> int:
@@ -34,13 +37,25 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(_asked(arguments[0], Path(arguments[1]), arguments[2])))
         return 0
     names = [entry.name for entry in read_series(Path(arguments[0]))]
-    tools = TOOLS if _device() == "cuda" else TOOLS[:1]
+    tools = WITH_A_GPU if _device() == "cuda" else WITHOUT
     jobs = [(tool, arguments[0], name) for name in names for tool in tools]
     with ThreadPoolExecutor(int(arguments[2]) if len(arguments) > 2 else WORKERS) as pool:
         answers = dict(zip(jobs, pool.map(_in_a_process, jobs), strict=True))
     found = {name: {tool: answers[tool, arguments[0], name] for tool in tools} for name in names}
+    for name, one in found.items():
+        print(_row(name, one))
     Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _row(name: str, found: dict[str, Any]) -> str:
+    """A step's peaks, the difference of what was traced from MemTracker's, and the seconds of both."""
+    peaks = [found.get(tool, {}).get("peak_bytes") for tool in WITHOUT]
+    if None in peaks:
+        return f"{name:32} " + "; ".join(str(one.get("failed", "")) for one in found.values())
+    theirs, ours = peaks
+    took = "  ".join(f"{found[tool]['took_s']:6.1f} s" for tool in WITHOUT)
+    return f"{name:32} {theirs / 1e9:9.4f} GB {ours / 1e9:9.4f} GB {ours / theirs - 1:+9.4%}  {took}"
 
 
 def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
@@ -55,7 +70,7 @@ def _asked(tool: str, series: Path, name: str) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     entry = next(one for one in read_series(series) if one.name == name)
     began_s = time.perf_counter()
-    found = {"mem_tracker": tracked, "runtime_estimator": estimated}[tool](entry)
+    found = {"mem_tracker": tracked, "runtime_estimator": estimated, "traced": traced}[tool](entry)
     return {**found, "took_s": round(time.perf_counter() - began_s, 2)}
 
 
@@ -130,6 +145,26 @@ def estimated(entry: Entry) -> dict[str, Any]:
         with estimator(estimate_mode_type="operator-level-cost-model"):
             _step(program)
     return {"step_s": float(estimator.total_runtime) * 1e-3}
+
+
+def traced(entry: Entry) -> dict[str, Any]:
+    """The most bytes that tensors of a traced step hold at once, without the allocator's rounding."""
+    from estimator.scenario import catalog
+    from runners.program.command import run, train
+    from runners.program.peers import Peers
+    from runners.program_of import program_of
+
+    def program(_: Any) -> None:
+        kernel = entry.options.get("optimizer_kernel", "default")
+        train(program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel))
+
+    found = run(program, chip=catalog.chip("h200-sxm"), peers=Peers(0, lambda rank: []), name=entry.name, own=False)
+    changes = [0.0] * (len(found.calls) + 2)
+    for one in found.storages:
+        changes[max(one.born, 0)] += one.bytes
+        if one.died >= 0:
+            changes[one.died] -= one.bytes
+    return {"peak_bytes": max(accumulate(changes)), "calls": len(found.calls)}
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
     found: dict[str, Residual] = {}
     kinds = {one.kind for scored in groups.values() for one in scored if one.kind}
     shorter = {", ".join(kind.split(", ")[:count]) for kind in kinds for count in range(1, 5)}
-    for kind in ("any", *WORDS, *sorted(shorter, key=lambda kind: kind.count(","))):
+    for kind in ("any", *WORDS, *sorted(shorter, key=lambda kind: (kind.count(","), kind))):
         exact = sum(one.kind == kind and one.covered is not None for scored in groups.values() for one in scored)
         some = {
             name: [one for one in scored if one.kind == kind or (exact < FEWEST and is_of(one, kind))]
@@ -127,7 +127,7 @@ def less(whole: float, part: float) -> float:
     return math.sqrt(max(whole**2 - part**2, 0.0))
 
 
-LEAST_FACTOR = 0.5
+LEAST_FACTOR = 0.4
 """No interval is narrower than this share of what its efficiencies and the model's structure admit."""
 
 

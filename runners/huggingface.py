@@ -6,7 +6,8 @@ import copy
 import importlib
 import inspect
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ HEADS = (
     "AutoModelForDepthEstimation", "AutoModelForPreTraining", "AutoModelForTimeSeriesPrediction", "AutoModel",
 )  # fmt: skip
 """Tried in this order where the config names no architecture with a loss; first those of what a config says it is."""
+
+_REPEATED = re.compile(r"(?:^|_)(?:layers?|blocks?|depth|experts)$")
+_MOST_REPEATED = 10_000
+"""Modules of one kind in a row, as many as a scenario's model may have; each takes milliseconds to build."""
 
 
 def of_config(
@@ -55,6 +60,8 @@ def of_config(
     except (KeyError, ImportError) as error:
         message = f"is of a model_type that transformers cannot build: {_words(error)}"
         raise _bad(message, "Install a transformers that knows it, or give a program of your own.") from None
+    if many := next(_repeated(document), ""):
+        raise _bad(f"asks for too many modules: {many}", f"Give at most {_MOST_REPEATED:,}.")
     try:
         config = configs.from_dict(_plain(document))
     except Exception as error:
@@ -100,6 +107,14 @@ def _plain(found: Any) -> Any:
             return float(found["__float__"])
         return {name: _plain(value) for name, value in found.items()}
     return [_plain(one) for one in found] if isinstance(found, list) else found
+
+
+def _repeated(found: Any) -> Iterator[str]:
+    """Fields that ask for more modules of a kind than are built."""
+    for name, value in found.items() if isinstance(found, dict) else ():
+        if isinstance(value, int) and value > _MOST_REPEATED and _REPEATED.search(name):
+            yield f"{name[:60]} = {value:,}"
+        yield from _repeated(value)
 
 
 def _words(error: BaseException) -> str:

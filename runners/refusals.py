@@ -199,6 +199,9 @@ def model_refusals(model: Model, *, dense: bool = False) -> list[Problem]:
     if model.capacity_factor and not dense:
         message = "experts with a capacity are not measured: every token reaches its experts"
         found.append(Problem(field="model.capacity_factor", message=message, remedy="Set it to 0."))
+    if model.clamped_ffn:
+        message = "gate and up that are cut off at a limit are not measured"
+        found.append(Problem(field="model.clamped_ffn", message=message, remedy="Set it to false."))
     if model.experts and model.bias and not dense:
         message = "experts with biases are not measured"
         found.append(Problem(field="model.bias", message=message, remedy="Set model.bias to false."))

@@ -23,7 +23,7 @@ from estimator.scenario.breakdown import (
     Shown,
 )
 from estimator.scenario.codec import types_of
-from estimator.scenario.hardware import Cluster
+from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.measurement import scenario_run
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
@@ -68,7 +68,7 @@ class Catalog(TypedDict):
     sample: dict[str, Any] | None
 
 
-_PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan, "training": Training}
+_PARTS: dict[str, type[Any]] = {"model": Model, "chip": Chip, "cluster": Cluster, "plan": Plan, "training": Training}
 
 
 @router.get("/api/catalog")

@@ -24,16 +24,16 @@ from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.own_timeline import ran
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
-from estimator.scenario.hardware import Chip
+from estimator.scenario.hardware import Chip, chips_of_a_node
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json, scenario_to_json
 from estimator.scenario.timeline import Timeline
-from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_named, chip_of, chips_said
+from estimator.validation.predicted_rows.said_scenario import READ, said_scenario
 from estimator.validation.spellings import gpu_of_row
 from runners.trace.recorded import Span, recorded
 
@@ -61,7 +61,8 @@ class Measurements(TypedDict):
 class Beside(TypedDict):
     """What a measurement should have been, and which scenario it may be of.
 
-    ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list;
+    ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list,
+    or what a log or the table of one run says, on the likeliest chip;
     ``expected``: its own ops, each priced by itself; both null where it has none, ``expected`` also where its chip is
     not in the catalogue. ``step_s``: of its steps the median, the fastest where they were disturbed; ``disturbance``:
     the slowest over the fastest where that says so, else 0.
@@ -235,7 +236,11 @@ def _ops(measurement_id: str, context: Context) -> OpList:
 def _said(measurement_id: str, document: Any, context: Context, calibration: str) -> dict[str, Any]:
     context.cpu.refuse_unprobed(document)
     scenario = scenario_from_json(document)
-    measurement = context.store.put_said(measurement_id, scenario=scenario_to_json(scenario))
+    said: dict[str, Any] = {"scenario": scenario_to_json(scenario)}
+    before = context.store.measurement(measurement_id)
+    if before is not None and "candidates" in before.device and not before.device.get("name"):
+        said["device"] = before.device | _as_name(scenario.cluster.chip)  # which answers what it ran on as well
+    measurement = context.store.put_said(measurement_id, **said)
     if measurement is None:
         raise Refused(404, _NO_UPLOAD)
     return _whole(measurement, context, calibration)
@@ -306,7 +311,13 @@ def _ran_on(measurement_id: str, document: dict[str, Any], context: Context, cal
     before = _found(measurement_id, context)
     device = {key: value for key, value in before.device.items() if key != "own"}
     said: dict[str, dict[str, Any]] = {"device": device | _as_name(entry)}
-    if before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
+    partial = before.device.get(READ) or ({} if "cluster" in before.scenario else before.scenario)
+    asked = dataclasses.replace(before, scenario=partial)
+    completed = said_scenario(asked, entry if isinstance(kept, dict) else kept) if partial or before.steps_s else None
+    if completed is not None and completed.scenario and ("cluster" not in before.scenario or before.device.get("said")):
+        said["device"] |= {"said": True, READ: partial}  # another answer replaces it
+        said["scenario"] = {**completed.scenario, "cluster": {**completed.scenario["cluster"], "chip": kept}}
+    elif before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
         ranks = before.world_size
         in_node = chips_of_a_node(ranks, entry.chips_per_node)
         cluster = {"chip": kept, "chips_per_node": in_node, "nodes": ranks // in_node}
@@ -358,7 +369,7 @@ def _whole(measurement: Measurement, context: Context, calibration: str = "") ->
     measured = context.calibrations.efficiencies(calibration)
     return values | {
         "prediction": estimate(scenario, measured) if scenario else None,
-        "proposed": None if ops is None else proposal(ops),
+        "proposed": proposal(ops) if ops is not None else None if scenario else said_scenario(measurement),
         "expected": None if ops is None else own_prediction(ops, measured),
         "step_s": step_time_s(measurement.steps_s),
         "disturbance": disturbance(measurement.steps_s),

@@ -22,6 +22,7 @@ from estimator.scenario.op_list import OpList, from_json
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.units import bytes_text, counted, seconds
+from estimator.validation.predicted_rows.said_scenario import said_scenario
 
 
 def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -> int:
@@ -49,7 +50,9 @@ def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -
         print_json(
             {
                 "measurements": [
-                    encode(measurement) | _own(ops) for _, imported in found for measurement, ops in _each(imported)
+                    encode(measurement) | _own(measurement, ops)
+                    for _, imported in found
+                    for measurement, ops in _each(imported)
                 ],
                 "warnings": [warning for _, imported in found for warning in imported.warnings],
                 "skipped": sum(imported.skipped for _, imported in found),
@@ -65,6 +68,8 @@ def text(path: Path, imported: Imported) -> str:
     lines = [f"{path}: {counted(len(imported.measurements), 'measurement')}, {imported.skipped} pieces left out"]
     for measurement, ops in _each(imported):
         lines.append(f"  {_line(measurement)}")
+        if ops is None and (said := said_scenario(measurement)):
+            lines += [f"  {line}" for line in proposed_lines(said)]
         if ops is not None:
             lines += [f"  {line}" for line in (*expected_lines(own_prediction(ops)), *proposed_lines(proposal(ops)))]
     for warning in imported.warnings:
@@ -113,9 +118,10 @@ def _each(imported: Imported) -> list[tuple[Measurement, OpList | None]]:
     return list(zip_longest(imported.measurements, lists[: len(imported.measurements)]))
 
 
-def _own(ops: OpList | None) -> dict[str, Any]:
+def _own(measurement: Measurement, ops: OpList | None) -> dict[str, Any]:
     if ops is None:
-        return {}
+        said = said_scenario(measurement)
+        return {"proposed": encode(said)} if said else {}
     return {"expected": encode(own_prediction(ops)), "proposed": encode(proposal(ops))}
 
 

@@ -40,7 +40,7 @@ COLUMNS = (
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
     "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
-    "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap",
+    "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap", "oom", "status",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 
@@ -82,6 +82,10 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Sequence[
         print_json(validation)
     else:
         print(text(validation, assumed(found)))
+    if validation.predicted and validation.skipped:
+        first = validation.skipped[0]
+        said = f"{len(validation.skipped)} of {counted(validation.rows, 'row')} not predicted, the first as"
+        print(f"headroom: {path}: {said} {row_name(first.source_id, first.row)}: {first.reason}", file=sys.stderr)
     if not validation.predicted:
         print(f"headroom: {path}: no row could be predicted; every row says why under skipped", file=sys.stderr)
         return NOTHING_PREDICTED

@@ -28,6 +28,8 @@ FORMATS: dict[str, str] = {
     "golden-values": "app.importers.golden_values",
     "nvprof": "app.importers.nvprof",
     "proton": "app.importers.proton",
+    "tensorboard": "app.importers.tensorboard",
+    "rocprof-json": "app.importers.rocprof_json",
     "rocprof-counters": "app.importers.rocprof_counters",
     "trainer-state": "app.importers.trainer_state",
     "records": "app.importers.records_json",

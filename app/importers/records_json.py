@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -15,6 +16,7 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from app.importers.text.kinds import generic
 from app.importers.text.reading import MEASURED
+from estimator.scenario.measurement import Measurement, Warning
 
 _REMEDY = "Upload a PyTorch profiler trace, a result that Headroom wrote, or rows that name a time: step_ms, tokens/s."
 _SHOWN = 6
@@ -34,7 +36,7 @@ def records(content: bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     found = document if isinstance(document, list) else [document]
-    numbers = (isinstance(one, dict) and any(map(_number, one.values())) for one in found)
+    numbers = (isinstance(one, dict) and any(map(_number, _flat(one, {}).values())) for one in found)
     return found if all(isinstance(one, dict) for one in found) and any(numbers) else []
 
 
@@ -43,7 +45,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     every = records(source.read("json"))
     objects = every[: limits.rows]
     refused = unknown(dict.fromkeys(key for one in objects for key in one))
-    rows = [{key: value for key, value in one.items() if _plain(value)} for one in objects]
+    rows, left = [], dict[str, None]()
+    for one in objects:
+        rows.append(_flat(one, left))
     names = list(dict.fromkeys(key for row in rows for key in row))
     if not names or len(names) > _MOST_COLUMNS:
         raise refused
@@ -58,7 +62,45 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     measured = any(name.endswith(MEASURED) for one in found.measurements for row in one.rows for name in row)
     if not measured and all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
         raise refused
-    return dataclasses.replace(found, skipped=found.skipped + len(every) - len(objects))
+    warnings = [_left_out(left)] if left else []
+    return dataclasses.replace(
+        found,
+        measurements=tuple(_saying(one, warnings) for one in found.measurements),
+        warnings=(*warnings, *found.warnings),
+        skipped=found.skipped + len(every) - len(objects),
+    )
+
+
+def _saying(one: Measurement, warnings: list[Warning]) -> Measurement:
+    return dataclasses.replace(one, warnings=(*warnings, *one.warnings))
+
+
+def _left_out(names: Iterable[str]) -> Warning:
+    every = list(names)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    shown = ", ".join(name[:30] for name in every[:_SHOWN])
+    message = f"Lists, and what is nested deeper than two objects, are no columns and were left out: {shown}{more}"
+    return Warning(code="values-left-out", message=message)
+
+
+def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
+    """Plain values by name; those of an object inside by their own names, where no other has them, else by both.
+
+    ``left`` takes the names of what is neither.
+    """
+    row = {key: value for key, value in one.items() if _plain(value)}
+    inside = {key: value for key, value in one.items() if isinstance(value, dict)}
+    names = Counter(name for value in inside.values() for name in value)
+    for key, value in one.items():
+        if not _plain(value) and not isinstance(value, dict):
+            left[key] = None
+    for key, value in inside.items():
+        for name, what in value.items():
+            if not _plain(what):
+                left[f"{key}.{name}"] = None
+            else:
+                row[name if names[name] == 1 and name not in one else f"{key} {name}"] = what
+    return row
 
 
 def _written(value: Any) -> str:

@@ -13,6 +13,8 @@ from app.importers import (
     nvprof,
     records_json,
     rocprof_counters,
+    rocprof_json,
+    tensorboard,
     torch_benchmark,
     xla,
     xplane,
@@ -66,7 +68,6 @@ _TEXTS = {
     "flop-counter": flop_counter,
 }
 """Outputs of tools that are told by their words; all other text is searched for tables."""
-_EVENTS = b"brain.Event:"
 _TO_COLUMNS = "Export its scalars as CSV, with a column step and one of the time of a step (step_time_s) or tokens/s."
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
@@ -95,6 +96,8 @@ def sniff(source: Source, filename: str) -> str:
         return "workbook"
     if head.startswith(b"PK") or head[_TAR_AT : _TAR_AT + 5] == b"ustar":
         return "archive"
+    if tensorboard.is_events(head):
+        return tensorboard.FORMAT
     if xplane.is_xplane(head):
         return "xplane"
     if json_scan.opening(head):
@@ -126,8 +129,9 @@ def _refuse_known(head: bytes) -> None:
 
 
 def _refuse_of_loggers(head: bytes) -> None:
-    if _EVENTS in head[:64]:
-        raise ImportRefused("tensorboard", "byte 0", "this is an event file of TensorBoard", _TO_COLUMNS)
+    if head.startswith(b"wandb_version:"):
+        message = "these are the settings of a run as Weights & Biases keeps them, without times"
+        raise ImportRefused("wandb", "byte 0", message, _TO_COLUMNS)
     if head.startswith(b":W&B"):
         raise ImportRefused("wandb", "byte 0", "this is what Weights & Biases keeps of a run offline", _TO_COLUMNS)
 
@@ -173,9 +177,8 @@ def _json(head: bytes) -> str:
     if not is_list and {"segments", "device_traces"}.intersection(names):
         message = "this is a memory snapshot written as JSON"
         raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")
-    if not is_list and "rocprofiler-sdk-tool" in names:
-        message = "this is a profile that rocprofv3 wrote as JSON"
-        raise ImportRefused("rocprof", "byte 0", message, "Export it as tables: rocprofv3 ... --output-format csv.")
+    if not is_list and rocprof_json.KEY in names:
+        return "rocprof-json"
     if not is_list and {"shared", "profiles"}.issubset(names):
         raise ImportRefused("speedscope", "byte 0", *_OF_HOST)
     if is_list and {"frame", "metrics"}.issubset(names):

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.protobuf import fields, text, varint
 from app.importers.source import Source
 from app.importers.xla import Args, Event, measured
 from estimator.scenario.units import MIB
@@ -34,7 +35,6 @@ _TAKEN = {
 _BEGINS = (b"/host:", b"/device:", b"Task Env", b"#Chip")
 _PS_IN_US, _NS_IN_US = 1e-6, 1e-3
 _REMEDY = "Copy the xplane.pb again, whole, or upload the trace.json.gz beside it."
-Field = tuple[int, int | bytes]
 
 
 def is_xplane(head: bytes) -> bool:
@@ -42,8 +42,8 @@ def is_xplane(head: bytes) -> bool:
     if not head.startswith(b"\n"):
         return False
     try:
-        length, at = _varint(head, 1)
-        named = next((value for number, value in _fields(head[at : at + length], cut=True) if number == _NAME), b"")
+        length, at = varint(head, 1)
+        named = next((value for number, value in fields(head[at : at + length], cut=True) if number == _NAME), b"")
     except (ValueError, IndexError):
         return False
     return isinstance(named, bytes) and named.startswith(_BEGINS)
@@ -52,7 +52,7 @@ def is_xplane(head: bytes) -> bool:
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read the ops of the first device, of its typical step where steps are marked; raise ImportRefused without any."""
     try:
-        planes = [part for number, part in _fields(source.read("xplane", _MOST_BYTES)) if number == _PLANES]
+        planes = [part for number, part in fields(source.read("xplane", _MOST_BYTES)) if number == _PLANES]
         events = [event for at, plane in enumerate(planes) if isinstance(plane, bytes) for event in _plane(plane, at)]
     except (ValueError, IndexError, struct.error):
         raise ImportRefused("xplane", "", "this recording is damaged or cut off", _REMEDY) from None
@@ -63,11 +63,11 @@ def _plane(plane: bytes, pid: int) -> Iterator[Event]:
     name, lines = "", []
     names: dict[int, tuple[str, list[bytes]]] = {}
     values: dict[int, str] = {}
-    for number, part in _fields(plane):
+    for number, part in fields(plane):
         if not isinstance(part, bytes):
             continue
         if number == _NAME:
-            name = _text(part)
+            name = text(part)
         elif number == _LINES:
             lines.append(part)
         elif number == _EVENT_NAMES:
@@ -75,7 +75,7 @@ def _plane(plane: bytes, pid: int) -> Iterator[Event]:
             names[key] = _event_name(entry)
         elif number == _VALUE_NAMES:
             key, entry = _entry(part)
-            values[key] = next((_text(one) for field, one in _fields(entry) if field == _NAME), "")
+            values[key] = next((text(one) for field, one in fields(entry) if field == _NAME), "")
     yield Event(ph="M", name="process_name", pid=pid, args=Args(name=name))
     shared = {key: _arguments(own, values) for key, (_, own) in names.items() if own}
     for tid, line in enumerate(lines):
@@ -91,18 +91,18 @@ def _line(
     shared: Mapping[int, dict[str, str]],
 ) -> Iterator[Event]:
     name, begin_ns, events = "", 0, []
-    for number, part in _fields(line):
+    for number, part in fields(line):
         if number == _LINE_EVENTS and isinstance(part, bytes):
             events.append(part)
         elif number == _LINE_BEGIN_NS and isinstance(part, int):
             begin_ns = part
         elif number == _LINE_SHOWN or (number == _LINE_NAME and not name):
-            name = _text(part)
+            name = text(part)
     yield Event(ph="M", name="thread_name", pid=pid, tid=tid, args=Args(name=name))
     for event in events:
         which = offset_ps = duration_ps = 0
         own: list[bytes] = []
-        for number, part in _fields(event):
+        for number, part in fields(event):
             if isinstance(part, bytes):
                 own += [part] if number == _VALUES else []
             elif number == _WHICH:
@@ -126,9 +126,9 @@ def _line(
 def _event_name(entry: bytes) -> tuple[str, list[bytes]]:
     """The name under which an event is shown, and the values that all of its kind share."""
     name, own = "", []
-    for number, part in _fields(entry):
+    for number, part in fields(entry):
         if number == _SHOWN or (number == _NAME and not name):
-            name = _text(part) or name
+            name = text(part) or name
         elif number == _OWN_VALUES and isinstance(part, bytes):
             own.append(part)
     return name, own
@@ -138,7 +138,7 @@ def _arguments(parts: list[bytes], values: Mapping[int, str]) -> dict[str, str]:
     found = {}
     for part in parts:
         which, said = 0, ""
-        for number, value in _fields(part):
+        for number, value in fields(part):
             if number == _WHICH and isinstance(value, int):
                 which = value
             elif number == _DOUBLE and isinstance(value, bytes):
@@ -146,7 +146,7 @@ def _arguments(parts: list[bytes], values: Mapping[int, str]) -> dict[str, str]:
             elif number == _REFERENCE and isinstance(value, int):
                 said = values.get(value, "")
             elif number in _NUMBERS or number in _TEXTS:
-                said = _text(value)
+                said = text(value)
         if taken := _TAKEN.get(values.get(which, "")):
             found[taken] = said
     return found
@@ -155,45 +155,9 @@ def _arguments(parts: list[bytes], values: Mapping[int, str]) -> dict[str, str]:
 def _entry(part: bytes) -> tuple[int, bytes]:
     """A key and its message, as protobuf writes a map."""
     key, message = 0, b""
-    for number, value in _fields(part):
+    for number, value in fields(part):
         if number == 1 and isinstance(value, int):
             key = value
         elif number == 2 and isinstance(value, bytes):
             message = value
     return key, message
-
-
-def _text(value: int | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _fields(message: bytes, *, cut: bool = False) -> Iterator[Field]:
-    """Yield number and value of each field, fixed ones as bytes; raise ValueError where the message breaks off."""
-    at, end = 0, len(message)
-    while at < end:
-        tag, at = _varint(message, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        length = {1: 8, 5: 4}.get(wire, -1)
-        if wire == 2:
-            length, at = _varint(message, at)
-        if length < 0 or (at + length > end and not cut):
-            raise ValueError(wire)
-        yield number, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError(shift)

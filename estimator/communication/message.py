@@ -28,7 +28,8 @@ class Message:
       stands in line.
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
-    - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once.
+    - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once;
+      ``reachable_frac``: of which share of the ranks these are.
     - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together;
       ``cast_elements``: of them what changes its type on the way.
     """
@@ -44,6 +45,7 @@ class Message:
     ranks: Number | None = None
     host: Number = 1.0
     copies: int = 0
+    reachable_frac: float = 1.0
     copies_bytes: Number = 0.0
     cast_elements: Number = 0.0
 
@@ -62,9 +64,11 @@ class PricedMessage:
 def priced(message: Message, groups: Groups, cluster: Cluster, e: Efficiencies) -> PricedMessage:
     """Price a message in its group; all of it shows."""
     group = members(getattr(groups, message.group), message.ranks)
-    seconds = (
-        collective_s(message.kind, message.payload_bytes, group, cluster, e, copies=message.copies) * message.count
-    )
+    each = collective_s(
+        message.kind, message.payload_bytes, group, cluster, e, copies=message.copies,
+        reachable_frac=message.reachable_frac,
+    )  # fmt: skip
+    seconds = each * message.count
     return PricedMessage(message=message, ranks=group.ranks, seconds=seconds, exposed_s=seconds)
 
 

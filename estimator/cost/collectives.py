@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.operations.moe import reached
 from estimator.scenario.arrays import log2, maximum, minimum, where
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.units import Number
@@ -25,7 +26,14 @@ class Group:
 
 
 def collective_s(
-    kind: str, payload_bytes: Number, group: Group, cluster: Cluster, e: Efficiencies, *, copies: int = 0
+    kind: str,
+    payload_bytes: Number,
+    group: Group,
+    cluster: Cluster,
+    e: Efficiencies,
+    *,
+    copies: int = 0,
+    reachable_frac: float = 1.0,
 ) -> Number:
     """Time of one collective on two tiers: links inside a node, network ports between nodes.
 
@@ -33,9 +41,11 @@ def collective_s(
     Between nodes the r ranks that a group has in one node share the wire over their r ports (each port serves the
     groups of its own chip, so groups that run at the same time do not add up); an all-to-all is not shared: each rank
     sends (n − r)/n of its payload through its own port. Where tokens go to ``copies`` experts each but to a node once,
-    payload/copies · (N − 1)·(1 − (1 − 1/N)^copies) crosses to the N − 1 others, all copies pass over links meanwhile
-    (DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Latency grows with the ranks in a node, and with the number of
-    nodes: its logarithm for trees and rings of blocks, its count for an all-to-all.
+    payload/copies · (N − 1)·(1 − (1 − 1/N)^copies) crosses to the N − 1 others, and to a rank once,
+    payload/copies · n·(1 − (1 − 1/n)^copies) · (r − 1)/r passes over links meanwhile (DeepSeek-V3, arXiv 2412.19437,
+    section 3.2.2; num_tokens_per_rank of deepseek-ai/DeepEP), fewer where tokens choose among a part of the experts
+    (``reachable_frac``). Latency grows with the ranks in a node, and with the
+    number of nodes: its logarithm for trees and rings of blocks, its count for an all-to-all.
     """
     n, r = group.ranks, group.ranks_per_node
     if _single(n):
@@ -49,8 +59,9 @@ def collective_s(
         inside = payload_bytes * ((minimum(n, r) - 1) / n) / link
         between = payload_bytes * ((n - r) / n) / network
         if copies:
-            inside = where(across, payload_bytes * ((r - 1) / r) / link, inside)
-            between = payload_bytes / copies * (nodes - 1) * (1 - (1 - 1 / nodes) ** copies) / network
+            near = minimum(n, r)
+            inside = payload_bytes / copies * reached(n, copies, reachable_frac) * ((near - 1) / near) / link
+            between = payload_bytes / copies * (reached(nodes, copies, reachable_frac) * (nodes - 1) / nodes) / network
         hops = nodes - 1
     elif kind == "p2p":
         inside, between, hops = payload_bytes / link, payload_bytes / network, 1.0

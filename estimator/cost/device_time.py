@@ -28,8 +28,8 @@ LAUNCHES = ("forward", "recomputed", "input", "weight")
 class Work:
     """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward.
 
-    ``products``: matrix products with weights in one forward, which tensor parallelism splits. ``norm_launches``:
-    kernels of norms among the launches, by phase.
+    ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
+    those of them that backward runs once more. ``norm_launches``: kernels of norms among the launches, by phase.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -37,6 +37,7 @@ class Work:
     products: Number
     norm_launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
+    products_again: Number = 0.0
 
 
 def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
@@ -45,18 +46,22 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     launches: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     priced = tuple(price(op, chip, e) for op in ops)
     products: Number = 0.0
+    again: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for one in priced:
         op = one.op
         direction = _direction(op)
         component = _component(op)
-        if direction == "forward" and component == 0:
+        if component == 0 and op.recomputed:
+            again += op.count
+        elif direction == "forward" and component == 0:
             products += op.count
         if component == 4 and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
         seconds[direction][component] += one.seconds * op.count
         launches["recomputed" if op.recomputed else direction] += op.launches * op.count
-    return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced)
+    return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
+                products_again=again)  # fmt: skip
 
 
 def at_clock(parts: Sequence[tuple[Work, Number]], e: Efficiencies) -> list[Work]:

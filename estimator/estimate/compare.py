@@ -41,7 +41,8 @@ class Item:
 
     ``disturbance``: slowest over fastest step where something else disturbed them, else 0; no time is subtracted then.
     ``subject``: "" where its scenario is known, else the measurement that it is of: what a program of unknown scenario
-    did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does.
+    did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does, and from
+    another such program, as the same one traced and measured are.
     ``spent``: what the step's categories take, communication by axis, and the work behind it.
     """
 
@@ -238,8 +239,8 @@ def _flatten(value: Mapping[str, Any], where: str = "") -> dict[str, Any]:
 
 
 def comparable(item: Item, base: Item) -> bool:
-    """Whether two items' difference means anything: both of known scenarios, both measured, or of one measurement."""
-    return item.subject == base.subject or item.kind == base.kind == "measured"
+    """Whether two items' difference means anything: both of known scenarios, both measured, or none of any scenario."""
+    return bool(item.subject) == bool(base.subject) or item.kind == base.kind == "measured"
 
 
 def _delta(item: Item, base: Item) -> Delta:

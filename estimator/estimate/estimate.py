@@ -146,7 +146,7 @@ def estimate(
         by_kind=fullest.by_kind,
         stages=stages,
         interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, e.ranges.get("allocator_frac")),
     )
 
     tokens = float(scenario.tokens)
@@ -162,7 +162,7 @@ def estimate(
         ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity)
-        assumptions = explain.assumptions(scenario, e)
+        assumptions = explain.assumptions(scenario, e, timing.one)
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)
     return Estimate(
         step_time_s=seconds,

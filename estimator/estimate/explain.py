@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
@@ -14,6 +15,7 @@ from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, C
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
+from estimator.schedule.micro_batch import Pass
 
 CAUSES = {
     Category.MATMUL: "Matrix products bind.",
@@ -57,8 +59,8 @@ def needed(peak: float, reserved: float) -> str:
     return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
-def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
-    """List what the prediction takes for granted."""
+def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
+    """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan
     found = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
@@ -118,7 +120,34 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
             else "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
             " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
         )
+    found += _host(scenario, e, one)
     return tuple(found)
+
+
+WAITS = 0.02
+"""Share of a micro-batch that waits for the host from which on it is said to bind."""
+
+
+def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
+    """What is taken for granted of a host that binds."""
+    training, plan, part = scenario.training, scenario.plan, one.part
+    host_s, device_s = part.host_forward_s + part.host_backward_s, one.device_s
+    waits_s = (
+        one.wait_forward_s + one.wait_backward_s - e.kernel_gap_s * (part.launches_forward + part.launches_backward)
+    )
+    if waits_s <= WAITS * (device_s + waits_s):
+        return []
+    binds = "The host binds" if host_s > device_s else "The host binds in part of a step"
+    kernels = part.launches_forward + part.launches_backward
+    ranks = scenario.cluster.chips / plan.pp
+    slower = float(slowest_rank(training, ranks, e))
+    said = (
+        f"{binds}: it takes {seconds(float(host_s))} to launch the {kernels:,.0f} kernels of a micro-batch, the"
+        f" device {seconds(float(device_s))} to run them"
+    )
+    if slower > 1.0:
+        said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
+    return [f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
 
 
 def memory_problems(

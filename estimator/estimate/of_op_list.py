@@ -159,7 +159,10 @@ def memory_of(one: Passage) -> Memory:
         if call.kind == "kernel" and own[call.signature] and not call.compiled
     ]
     storages += [Storage(bytes=int(size), born=first, died=last + 1) for size, first, last in priced.copies]
-    held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes, segments=segments)
+    calls = len(found.calls)
+    updates = next((at for at, call in enumerate(found.calls) if call.phase == Phase.OPTIMIZER), calls)
+    workspace = 0.0 if listed else e.workspace_bytes
+    held = timeline(storages, calls, workspace, segments=segments, updates=updates)
     moment = _moment(found, held)
     stage = MemoryOfStage(
         stage=0,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from estimator.cost.efficiency import Range
 from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
@@ -117,10 +118,18 @@ def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
     return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
 
 
-def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float, kind: str) -> float:
-    """Probability that a step needs more than there is: log-normal about what is reserved, tenths as of its kind."""
+def out_of_memory_frac(
+    reserved_bytes: float, capacity_bytes: float, kind: str, allocator: Range | None = None
+) -> float:
+    """Probability that a step needs more than there is: log-normal about what is reserved.
+
+    Its tenths are those of the peaks of its kind, and of what the ``allocator`` holds beyond a peak, in quadrature.
+    """
     one = known(kind)
     low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))
+    if allocator is not None:
+        low = -math.hypot(low, math.log(allocator.value / allocator.low))
+        high = math.hypot(high, math.log(allocator.high / allocator.value))
     spread = (high - low) / (2 * SIGMAS)
     if reserved_bytes <= 0:
         return 0.0

@@ -272,7 +272,7 @@ def _of_stages(found: Assembled, passes: Sequence[Pass]) -> Timeline:
         blocks.append(Block(lane=at, kind=Category.COMMUNICATION, name="gradients between data ranks, exposed",
                             phase=Phase.BACKWARD, start_s=now, end_s=now + sent))  # fmt: skip
         add = now + sent + float(timing.accumulation_s)
-        blocks.append(Block(lane=at, kind=Category.ELEMENTWISE, name="gradient accumulation", phase=Phase.BACKWARD,
+        blocks.append(Block(lane=at, kind=Phase.BACKWARD, name="gradient accumulation", phase=Phase.BACKWARD,
                             start_s=now + sent, end_s=add))  # fmt: skip
         blocks += _at_the_end(found, add, at, at)
     fullest = max(stage_memories(setting, found.e), key=lambda one: one.peak_bytes)

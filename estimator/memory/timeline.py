@@ -30,19 +30,31 @@ class MemoryTimeline:
 
 
 def timeline(
-    storages: Sequence[Storage], calls: int, workspace_bytes: float = 0.0, *, segments: bool = True
+    storages: Sequence[Storage],
+    calls: int,
+    workspace_bytes: float = 0.0,
+    *,
+    segments: bool = True,
+    updates: int | None = None,
 ) -> MemoryTimeline:
     """Follow all storages through ``calls`` calls; ``workspace_bytes`` of libraries are held throughout.
 
-    Before each call what died is freed, then what is born is allocated. Without ``segments``, on a CPU, each takes its
-    own bytes, and nothing is held back.
+    Before each call what died is freed, then what is born is allocated. ``updates``: the call before which a run's
+    first step makes the optimizer's states, which all later steps begin with. Without ``segments``, on a CPU, each
+    takes its own bytes, and nothing is held back.
     """
     count = len(storages)
     rows = list(map(attrgetter("bytes", "born", "died"), storages))
     sizes, born, died = np.array(rows, dtype=np.int64).reshape(count, 3).T.copy()
     died[died == NONE] = calls + 1
     workspace = float(-(-int(workspace_bytes) // GRANULE) * GRANULE)
-    blocks, reserved = served(sizes, born, died, workspace) if segments else (np.where(died > born, sizes, 0), 0.0)
+    blocks, reserved = np.where(died > born, sizes, 0), 0.0
+    if segments:
+        states = np.array([one.kind == MemoryKind.OPTIMIZER and one.born < 0 for one in storages], dtype=bool)
+        late = states & (died > calls)
+        blocks, reserved = served(
+            sizes, born, died, workspace, late=late, updates=calls if updates is None else updates
+        )
     names = {kind: index for index, kind in enumerate(MEMORY_KINDS)}
     other = names[MemoryKind.TEMPORARIES]
     kinds = np.array([names.get(one.kind, other) for one in storages], dtype=np.int64)
@@ -74,34 +86,64 @@ def _curve(held: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
     return tuple(zip((np.maximum(changes - 1, 0)).tolist(), held[changes].tolist(), strict=True))
 
 
-def served(sizes: Wholes, born: Wholes, died: Wholes, workspace: float = 0.0) -> tuple[Wholes, float]:
+def served(
+    sizes: Wholes,
+    born: Wholes,
+    died: Wholes,
+    workspace: float = 0.0,
+    *,
+    late: NDArray[np.bool_] | None = None,
+    updates: int = 0,
+) -> tuple[Wholes, float]:
     """Bytes of the block that serves each storage, and of all segments that the caching allocator takes for them.
 
     The smallest free block that is large enough serves a request; what is left of it is split off where it is 512 bytes
     or more in a small segment, more than 1 MiB in another, and counts as allocated else. Neighbours that are free are
-    joined. Segments stay.
+    joined. Segments stay. ``late`` storages are made before call ``updates`` of the first step, out of what the
+    activations of that step have left; the next step finds its activations' places taken, and takes segments for them
+    anew. Where there are such, the first step is followed by the one that is asked about.
     """
     granules = -(-sizes // GRANULE)
     lives = np.flatnonzero((granules > 0) & (died > born))
     count = len(lives)
     # Frees come before allocations of the same call; what is there before the step comes first.
-    order = np.argsort(np.concatenate([born[lives] * 2 + 1, died[lives] * 2]), kind="stable").tolist()
+    begins, ends = born[lives] * 2 + 1, died[lives] * 2
     wanted = granules[lives].tolist()
     small, large = _Pool(small=True), _Pool(small=False)
     if workspace:
         large.allocate(int(workspace) // GRANULE)
     pools = [small if size <= SMALL_BYTES // GRANULE else large for size in wanted]
     places = [0] * count
-    for event in order:
+    broad = granules[lives] > SMALL_BYTES // GRANULE
+    made = np.zeros(count, dtype=bool) if late is None else late[lives] & broad
+    stays, before = made, wanted
+    if made.any():
+        # Small storages, whose segments are many and alike, are left out of the first step.
+        stays = broad & (made | ((begins < 0) & (ends == ends.max())))
+        before = list(wanted)
+        events = np.concatenate([np.where(made, updates * 2 + 1, begins), ends])
+        _serve(events, np.concatenate([broad, broad & ~stays]), pools, places, before)
+    # What stays is there in the next step; what else is left of a step makes room for its like of the next.
+    _serve(np.concatenate([begins, ends]), np.concatenate([~stays, ~stays]), pools, places, wanted)
+    blocks = np.zeros(len(sizes), dtype=np.int64)
+    blocks[lives] = np.where(stays, before, wanted) * GRANULE
+    return blocks, float((small.reserved + large.reserved) * GRANULE)
+
+
+def _serve(events: Wholes, some: NDArray[np.bool_], pools: list[_Pool], places: list[int], sizes: list[int]) -> None:
+    """Allocate and free ``some`` of the storages, whose first and last moments are ``events``, in their order.
+
+    ``places`` get the addresses, ``sizes`` those of the blocks.
+    """
+    count = len(pools)
+    chosen = np.flatnonzero(some)
+    for event in chosen[np.argsort(events[chosen], kind="stable")].tolist():
         if event < count:
             pool = pools[event]
-            places[event] = address = pool.allocate(wanted[event])
-            wanted[event] = pool.sizes[address]
+            places[event] = address = pool.allocate(sizes[event])
+            sizes[event] = pool.sizes[address]
         else:
             pools[event - count].free(places[event - count])
-    blocks = np.zeros(len(sizes), dtype=np.int64)
-    blocks[lives] = np.array(wanted, dtype=np.int64) * GRANULE
-    return blocks, float((small.reserved + large.reserved) * GRANULE)
 
 
 _ADDRESS_BITS = 40

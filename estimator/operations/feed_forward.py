@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from estimator.operations import elementwise
-from estimator.operations.elementwise import pair
-from estimator.operations.linear import linear
+from estimator.operations.elementwise import KernelCost, pair
+from estimator.operations.linear import Beside, linear
 from estimator.operations.op import Op
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
@@ -37,6 +37,7 @@ def feed_forward(
     up = f"{prefix}gate, up projections" if model.gated_ffn else f"{prefix}up projection"
     projections = 1 if d.fused_projections or joined else up_count
     activation = elementwise.split_activation if joined and model.gated_ffn else elementwise.activation
+    before, behind = _in_products(d, up_count) if whole and d.training.fuses_experts else (None, None)
     ops = linear(
         d,
         up,
@@ -53,8 +54,15 @@ def feed_forward(
         batch=experts,
         launches=launches,
         whole=whole,
+        beside=before,
     )
-    ops += pair(f"{prefix}activation", layer, experts * rows * width, *activation(d), times=launches)
+    if model.clamped_ffn and not (before or (d.fused and not d.training.traits.clamps_apart)):
+        ops += pair(f"{prefix}clamp", layer, experts * rows * up_count * width, *_clamp(d), times=launches)
+    forward, backward = activation(d)
+    if before:
+        # What it keeps for backward is kept whoever computes it.
+        forward, backward = KernelCost(saved=forward.saved, launches=0.0), KernelCost(launches=0.0)
+    ops += pair(f"{prefix}activation", layer, experts * rows * width, forward, backward, times=launches)
     return ops + linear(
         d,
         f"{prefix}down projection",
@@ -68,7 +76,32 @@ def feed_forward(
         batch=experts,
         launches=launches,
         whole=whole,
+        beside=behind,
     )
+
+
+def _in_products(d: RankSizes, up_count: int) -> tuple[Beside, Beside]:
+    """Up and down projections whose products activate and make narrow copies, row by row and column by column.
+
+    Up writes its result, which backward needs, and two narrow copies of what is activated; down's input gradient reads
+    that result and writes two narrow copies of its gradient (forward_grouped_mlp.py and backward_grouped_mlp.py of
+    transformer_engine/pytorch/ops/fused).
+    """
+    n = d.widths
+    up = Beside(result_bytes=n.compute + 2 * n.linear / up_count, gradient_bytes=n.compute, quantised="gradient")
+    down = Beside(result_bytes=n.compute, gradient_bytes=up_count * (n.compute + 2 * n.linear), quantised="input")
+    return up, down
+
+
+def _clamp(d: RankSizes) -> tuple[KernelCost, KernelCost]:
+    """Gate and up cut off in kernels of their own, per element of both.
+
+    Each half's cut, both joined; backward: each half's gradient where nothing was cut, both joined. What reads or
+    writes a half is strided. The halves as they were are kept beside what is left of them.
+    """
+    e = d.widths.compute
+    forward = KernelCost(strided=2, slow_bytes=4 * e, launches=3, flops=1, saved=e)
+    return forward, KernelCost(strided=2, slow_bytes=5 * e, launches=3, flops=1)
 
 
 def wide_activation(d: RankSizes) -> bool:

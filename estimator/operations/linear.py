@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from estimator.operations.op import WHOLE, Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
@@ -10,6 +12,19 @@ READ_AGAIN = {"fp4": (2.0, 3.0)}
 """How often a weight is read to be quantised, and an input or a gradient, where not once for copy and transpose. Of fp4
 all are read before for the largest of the whole tensor, and what is no weight again for the transpose, which a Hadamard
 transform mixes (NVFP4Quantizer in transformer_engine/pytorch/csrc/quantizer.cpp; arXiv 2509.25149, section 4)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What a linear's products do beside multiplying.
+
+    ``result_bytes``, ``gradient_bytes``: written and read for an element of the result and of the input's gradient;
+    ``quantised``: what others have made narrow, input or gradient.
+    """
+
+    result_bytes: float
+    gradient_bytes: float
+    quantised: str = ""
 
 
 def linear(
@@ -31,6 +46,7 @@ def linear(
     quantised: bool = True,
     shares_input: bool = False,
     fetched: int = WHOLE,
+    beside: Beside | None = None,
 ) -> list[Op]:
     """Return the ops of ``projections`` linears of the same input, ``outputs`` wide together.
 
@@ -40,6 +56,7 @@ def linear(
     ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
     multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
     and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
+    ``beside``: what products do beside multiplying, where kernels of their own do not.
     """
     n = d.widths
     rows = d.tokens if rows is None else rows
@@ -70,9 +87,10 @@ def linear(
                     weight=weight)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
+    moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)
     ops = [
-        product(name, "forward", m, each, inputs, n.compute, kept_bytes / count),
-        product(f"{name} input gradient", "backward", m, inputs, each, n.compute),
+        product(name, "forward", m, each, inputs, moved.result_bytes, kept_bytes / count),
+        product(f"{name} input gradient", "backward", m, inputs, each, moved.gradient_bytes),
         product(f"{name} weight gradient", "backward", inputs, each, m, accumulator, weight=True),
     ]
     elements = batch * rows * inputs
@@ -94,7 +112,8 @@ def linear(
             if bias and not d.fused:
                 ops += _bias_casts(name, layer, batch * outputs, projections * launches)
         else:
-            ops += _quantisations(d, name, layer, elements, batch * rows * outputs, weight, not shares_input, launches)
+            found = _quantisations(d, name, layer, elements, batch * rows * outputs, weight, not shares_input, launches)
+            ops += [op for op in found if beside is None or op.name != f"{name} {beside.quantised} quantisation"]
     return ops
 
 

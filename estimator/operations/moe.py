@@ -25,6 +25,16 @@ def fullest(d: RankSizes) -> float:
     return d.model.capacity_factor or d.training.expert_imbalance
 
 
+def reached(places: Number, copies: int, reachable_frac: float = 1.0) -> Number:
+    """Expected number of ``places`` (ranks, nodes) that hold any of a token's experts: m·(1 − (1 − 1/m)^copies).
+
+    m is the share of the places that hold the experts of the groups that a token has chosen, at least one (DeepSeek-V3,
+    arXiv 2412.19437, section 2.1.2).
+    """
+    near = maximum(places * reachable_frac, 1.0)
+    return near * (1 - (1 - 1 / near) ** copies)
+
+
 def expert_part(d: RankSizes, layer: str) -> list[Op]:
     """Return the ops that replace the dense network in a block with experts (Megatron-Core's dropless layer)."""
     model, n = d.model, d.widths
@@ -37,20 +47,29 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     ops.append(kernels("router gradient sum", layer, "backward", elements=tokens * d.hidden, stream=3 * e,
                        flops_per_element=1))  # fmt: skip
     copies = tokens * model.top_k * d.hidden
-    ops += pair("expert permutation", layer, copies, *_permutation(d, e), times=loops)
     rows = routed_rows(d)
     # What arrives from other ranks is ordered by sender; it is sorted by expert, and back.
     sorts = where(d.ep > 1, 1.0, 0.0)
-    one_rank = isinstance(sorts, float) and not sorts
-    sort = KernelCost(stream=2 * e), KernelCost(stream=2 * e)
+    one_rank = _none(sorts)
+    # Who sends a token once to each rank sends it as it lies, and copies it there; what comes back is one sum.
+    once = d.ep_dispatch == "to-nodes"
+    copied: Number = 1.0 - sorts if once else 1.0
+    summed: Number = copied if d.training.traits.weighs_inside_experts else 1.0
+    if not _none(copied):
+        ops += pair("expert permutation", layer, copies * copied, *_permutation(d, e), times=loops * copied)
+    arrived = reached(d.ep, model.top_k, model.reachable_frac) / model.top_k if once else 1.0
+    sort = KernelCost(stream=(1 + arrived) * e), KernelCost(stream=(1 + arrived) * e)
     if not one_rank:
         ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)
     ops += feed_forward(d, layer, width=d.expert_ffn, rows=rows / d.local_experts, experts=d.local_experts,
                         kept=rows * d.hidden, whole=True, prefix="expert ",
                         joined=d.training.experts != "default" and not d.fused)  # fmt: skip
+    if (model.bias or model.ffn_bias) and _apart(d):
+        ops += pair("expert bias", layer, rows * d.hidden, *_weighed_bias(d), times=1.0)
     if not one_rank:
         ops += pair("expert unsort", layer, rows * d.hidden * sorts, *sort, times=sorts)
-    ops += pair("expert combine", layer, copies, *_combine(d, e), times=loops)
+    if not _none(summed):
+        ops += pair("expert combine", layer, copies * summed, *_combine(d, e), times=loops * summed)
     if model.shared_experts:
         ops += _shared(d, layer)
     return ops
@@ -77,6 +96,30 @@ def _scores(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.fused:
         return KernelCost(stream=12, launches=4, flops=8, saved=4), KernelCost(stream=12, launches=3, flops=6)
     return KernelCost(stream=24, launches=9, flops=8, saved=8), KernelCost(stream=24, launches=8, flops=6)
+
+
+def _none(share: Number) -> bool:
+    return isinstance(share, float) and not share
+
+
+def _apart(d: RankSizes) -> bool:
+    """Whether a framework that weighs rows inside the experts does so to their biases in kernels of its own."""
+    traits = d.training.traits
+    return traits.weighs_inside_experts and not traits.lower_bound and not d.training.fuses_experts
+
+
+def _weighed_bias(d: RankSizes) -> tuple[KernelCost, KernelCost]:
+    """The down projection's bias times each row's weight, added to the row: y + w·b in fp32, expert by expert.
+
+    w·b (fp32 weights), y + w·b, all experts' rows joined, the cast back (TEGroupedMLP of megatron/core/transformer/moe,
+    ``_apply_bias``). Backward: the gradient in fp32, its cast for y, those of all experts joined, w·g and its sum over
+    rows for b, b·g and its sum along each row for w. Launches are of one expert: the host goes through the others' in
+    loops too lean for what a launch of a module costs.
+    """
+    e = d.widths.compute
+    forward = KernelCost(stream=8 + 4 + e, mixed=2, slow_bytes=4 + e + 8, launches=4, flops=2)
+    moved = (e + 4) + (4 + e) + 2 * e + 4 + 4
+    return forward, KernelCost(stream=moved, column=4, mixed=1, strided=1, slow_bytes=16, launches=7, flops=4)
 
 
 ADDED_PASSES = 1.6

@@ -138,7 +138,7 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         # One comparison also refuses nan, infinities and whole numbers that no float can hold.
         if not (-_LARGEST if low is None else low) <= value <= high:
             problems.append(
-                Problem(field=path, message=f"{_show(value)} is out of range", remedy=_remedy(kind, metadata))
+                Problem(field=path, message=f"{_show(value)} is out of range", remedy=_range(kind, low, high))
             )
             return value
     return float(value) if kind is float and isinstance(value, (int, float)) else value
@@ -173,6 +173,13 @@ def _remedy(kind: Any, metadata: Mapping[str, Any]) -> str:
     if high < _LARGEST:
         return f"Give {_word(kind)} from {low:g} to {high:g}."
     return f"Give {_word(kind)} of at least {low:g}."
+
+
+def _range(kind: Any, low: float | None, high: float) -> str:
+    """Say both ends: to one whose number is too large the smallest one says nothing."""
+    if low is None:
+        return f"Give {_word(kind)} of at most {high:g}."
+    return f"Give {_word(kind)} from {low:g} to {high:g}."
 
 
 def _join(where: str, key: str) -> str:

@@ -15,13 +15,15 @@ class PublishedDefaults:
     ``recipes``: on recent chips its published recipes shard the optimizer (ZeRO-1), use sequence parallelism and
     overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
     of a gradient bucket, and per data parallel rank. ``eager_attention_dropout``: dropout of runs on older chips, whose
-    attention kept the scores; None where attention was fused from the start.
+    attention kept the scores; None where attention was fused from the start. ``micro_batches_as_stages``: a pipeline
+    cuts a rank's sequences into as many micro-batches as it has stages.
     """
 
     recipes: bool = False
     exposes_ddp: bool = False
     bucket_parameters: tuple[int, int] | None = None
     eager_attention_dropout: float | None = None
+    micro_batches_as_stages: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ class Framework:
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
       reshard_after_forward as torchtitan leaves it there).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
+      weighted_bias_quick_geglu_impl clamps before it calls that).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
       deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
       the messages of all micro-batches from the start.
@@ -95,6 +99,7 @@ class Framework:
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
+    clamps_apart: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
     multi_tensor: bool = True
@@ -141,7 +146,13 @@ FRAMEWORKS = {
     ),
     "torchtitan": _TORCHTITAN,
     # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.
-    "torchtitan-2024": replace(_TORCHTITAN, label="torchtitan up to March 2025", compiles_loss=False),
+    # pipeline_parallel_microbatches of its configuration was the number of stages unless given.
+    "torchtitan-2024": replace(
+        _TORCHTITAN,
+        label="torchtitan up to March 2025",
+        compiles_loss=False,
+        published=PublishedDefaults(micro_batches_as_stages=True),
+    ),
     "megatron": Framework(
         label="Megatron",
         fuses=True,
@@ -159,6 +170,7 @@ FRAMEWORKS = {
         fuses_projections=True,
         redoes_whole_blocks=True,
         weighs_inside_experts=True,
+        clamps_apart=True,
         frees_between_stages=True,
         # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
         published=PublishedDefaults(

@@ -27,17 +27,19 @@ class Chip:
     bf16_flops_per_s: float = spec(0.0, minimum=0, help="bf16 on the matrix units, dense")
     fp8_flops_per_s: float = spec(0.0, minimum=0, help="fp8 on the matrix units, dense")
     fp4_flops_per_s: float = spec(0.0, minimum=0, help="fp4 with scales per block on the matrix units, dense")
-    memory_bytes: float = spec(minimum=1, help="capacity of device memory")
+    memory_bytes: float = spec(minimum=1, maximum=1e15, help="capacity of device memory")
     memory_bytes_per_s: float = spec(minimum=1, help="bandwidth of device memory")
-    compute_units: int = spec(1, minimum=1, help="SMs, CUs or cores")
-    clock_hz: float = spec(1e9, minimum=1, help="boost clock")
-    l2_bytes: float = spec(0.0, minimum=0, help="last-level cache")
+    compute_units: int = spec(1, minimum=1, maximum=10_000_000, help="SMs, CUs or cores")
+    clock_hz: float = spec(1e9, minimum=1, maximum=1e12, help="boost clock")
+    l2_bytes: float = spec(0.0, minimum=0, maximum=1e13, help="last-level cache")
     host_bytes_per_s: float = spec(0.0, minimum=0, help="one direction to host memory; 0: unknown, no offload")
-    chips_per_node: int = spec(8, minimum=1, help="usual number of chips in one node")
+    chips_per_node: int = spec(8, minimum=1, maximum=100_000, help="usual number of chips in one node")
     link: str = spec("", help="catalogue name of the link inside a node")
     network: str = spec("", help="catalogue name of the network between nodes")
     efficiency: str = spec("default", help="catalogue name of the efficiencies that fit this chip")
-    usd_per_hour: float = spec(0.0, minimum=0, help="what one chip costs to rent for an hour; 0: not known")
+    usd_per_hour: float = spec(
+        0.0, minimum=0, maximum=10_000, help="what one chip costs to rent for an hour, in dollars; 0: not known"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,3 +97,8 @@ def peak_flops_per_s(chip: Chip, precision: str) -> float:
     if precision == "fp32" and chip.fp32_matrix_flops_per_s > 0:
         return chip.fp32_matrix_flops_per_s
     return float(getattr(chip, PEAK_FIELD[precision]))
+
+
+def chips_of_a_node(chips: int, most: int) -> int:
+    """Return how many chips of each node a job uses: all, else the most that divide it evenly (64 of a rack's 72)."""
+    return next(used for used in range(max(min(chips, most), 1), 0, -1) if chips % used == 0)

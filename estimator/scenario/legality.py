@@ -7,6 +7,7 @@ import math
 from estimator.scenario.grid_shape import grid_problems
 from estimator.scenario.model import Model
 from estimator.scenario.plan import FOLDED, Plan
+from estimator.scenario.precision import QUANTISED
 from estimator.scenario.problems import Problem, divisors_near, either, nearest
 from estimator.scenario.training import Training
 
@@ -18,6 +19,7 @@ def legality(model: Model, plan: Plan, training: Training) -> list[Problem]:
         *tensor_problems(model, plan, training),
         *context_problems(model, plan, training),
         *expert_problems(model, plan),
+        *fused_problems(model, training),
         *pipeline_problems(model, plan.schedule, plan.pp, plan.virtual_stages, max(batches, 1)),
         *_data(model, plan),
     ]
@@ -105,6 +107,20 @@ def expert_problems(model: Model, plan: Plan) -> list[Problem]:
         degrees = divisors_near(plan.expert_tp, width)
         found.append(_undivided("plan.expert_tp", "expert_tp", plan.expert_tp, "moe_ffn", width, degrees))
     return found
+
+
+def fused_problems(model: Model, training: Training) -> list[Problem]:
+    """List why products of experts cannot activate and weigh their rows."""
+    if not training.fuses_experts or not model.experts:
+        return []
+    if not training.traits.weighs_inside_experts:
+        return [_problem("training.experts", f"{training.traits.label} has no fused products of experts",
+                         "Choose grouped, or framework megatron.")]  # fmt: skip
+    if training.precision not in QUANTISED:
+        message = f"fused products of experts multiply narrow numbers, not {training.precision}"
+        return [_problem("training.experts", message,
+                         f"Choose grouped, or precision {either(list(QUANTISED))}.")]  # fmt: skip
+    return []
 
 
 def pipeline_problems(

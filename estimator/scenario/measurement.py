@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,6 +131,28 @@ def step_time_s(steps_s: Sequence[float]) -> float | None:
     if not steps_s:
         return None
     return _usual(steps_s)[0] if disturbance(steps_s) else statistics.median(steps_s)
+
+
+_COUNTS = ("world_size", "gpus", "n_gpus", "ranks")
+_DEGREES = ("dp", "tp", "pp", "cp")
+
+
+def chips_of_rows(rows: Iterable[Mapping[str, Any]]) -> set[int]:
+    """How many chips the rows of a table say that they ran on, by a count, else by nodes or degrees."""
+    return {found for row in rows if (found := _chips_of(row)) > 0}
+
+
+def _chips_of(row: Mapping[str, Any]) -> int:
+    def count(name: str) -> int:
+        value = row.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+    if stated := next((found for name in _COUNTS if (found := count(name))), 0):
+        return stated
+    if of_nodes := count("nodes") * count("gpus_per_node"):
+        return of_nodes
+    degrees = [found for name in _DEGREES if (found := count(name))]
+    return math.prod(degrees) if degrees else 0
 
 
 def status_of_row(row: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ class Model:
     vocab: int = spec(minimum=0, maximum=100_000_000, help="rows of embedding and head; 0 for bare stacks")
     gated_ffn: bool = spec(True, help="SwiGLU-like: gate and up projections, multiplied")
     activation: str = spec("silu", choices=ACTIVATIONS, help="non-linearity of the feed-forward network")
+    clamped_ffn: bool = spec(False, help="gate and up are cut off at a limit before they are multiplied (swiglu_limit)")
     norm: str = spec("rms", choices=NORMS, help="RMSNorm or LayerNorm")
     norms_per_layer: int = spec(2, minimum=0, maximum=8, help="norms of a block; 4: after attention and ffn too")
     parallel_residual: bool = spec(
@@ -55,6 +56,10 @@ class Model:
     head: bool = spec(True, help="logits and loss over the vocabulary; false: an encoder that ends with its last norm")
     experts: int = spec(0, minimum=0, maximum=100_000, help="experts per layer; 0: dense")
     top_k: int = spec(0, minimum=0, maximum=100_000, help="experts per token")
+    expert_groups: int = spec(
+        0, minimum=0, maximum=100_000, help="groups of experts, of which a token first chooses some; 0: none"
+    )
+    top_groups: int = spec(0, minimum=0, maximum=100_000, help="groups that a token's experts may be of; 0: all")
     moe_ffn: int = spec(0, minimum=0, maximum=10_000_000, help="inner width of one expert; 0: ffn")
     shared_experts: int = spec(0, minimum=0, maximum=1_000, help="experts of moe_ffn width that see every token")
     dense_layers: int = spec(
@@ -73,6 +78,11 @@ class Model:
     sliding_window: int = spec(0, minimum=0, maximum=100_000_000, help="keys that a query sees; 0: all before it")
     full_attention_every: int = spec(0, minimum=0, maximum=10_000, help="every n-th block sees all keys; 0: none does")
     attention_sinks: bool = spec(False, help="one learned logit per head in the softmax")
+
+    @property
+    def reachable_frac(self) -> float:
+        """Share of the experts that a token can choose from once it has chosen groups."""
+        return self.top_groups / self.expert_groups if self.top_groups else 1.0
 
     @property
     def kv(self) -> int:
@@ -165,8 +175,8 @@ def block_kinds(model: Model) -> tuple[BlockKind, ...]:
     )
 
 
-MOE_FIELDS = ("top_k", "moe_ffn", "shared_experts", "dense_layers", "router_bias", "shared_expert_gate",
-              "capacity_factor")  # fmt: skip
+MOE_FIELDS = ("top_k", "expert_groups", "top_groups", "moe_ffn", "shared_experts", "dense_layers", "router_bias",
+              "shared_expert_gate", "capacity_factor")  # fmt: skip
 LATENT_FIELDS = ("q_lora_rank", "qk_rope_head_dim", "v_head_dim")
 
 
@@ -216,6 +226,12 @@ def _experts(model: Model) -> Iterator[Problem]:
     if model.top_k > model.experts:
         message = f"{model.top_k} experts per token, but a layer has {model.experts}"
         yield _problem("top_k", message, f"Choose at most {model.experts}.")
+    if model.expert_groups and model.experts % model.expert_groups:
+        message = f"{model.expert_groups} groups do not divide {model.experts} experts"
+        yield _problem("expert_groups", message, f"Choose {divisors_near(model.expert_groups, model.experts)}.")
+    if model.top_groups > model.expert_groups:
+        message = f"{model.top_groups} groups per token, but there are {model.expert_groups}"
+        yield _problem("top_groups", message, f"Choose at most {model.expert_groups}.")
     if model.dense_layers >= model.layers:
         message = f"{model.dense_layers} dense blocks leave none of {model.layers} for experts"
         yield _problem("dense_layers", message, f"Choose at most {model.layers - 1}, or set experts to 0.")

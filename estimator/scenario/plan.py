@@ -60,7 +60,7 @@ class Plan:
     ep_dispatch: str = spec(
         "to-experts",
         choices=DISPATCHES,
-        help="a token crosses to each of its experts, or once to each node that has any and on from there",
+        help="a token is sent to each of its experts, or once to each node and rank that has any (DeepEP, HybridEP)",
     )
     sharding: str = spec("ddp", choices=SHARDINGS, help="what data parallel ranks shard; fsdp is zero3 with reshard")
     shard_ranks: int = spec(

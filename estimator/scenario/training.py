@@ -10,7 +10,7 @@ from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
 OPTIMIZERS = ("adamw", "adamw-bf16", "adamw-8bit", "adafactor", "sgd")
-EXPERTS = ("default", "grouped", "loop")
+EXPERTS = ("default", "grouped", "loop", "fused")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
 
@@ -36,7 +36,8 @@ class Training:
     experts: str = spec(
         "default",
         choices=EXPERTS,
-        help="experts in grouped products or one after another; default: grouped where kernels are fused",
+        help="experts in grouped products or one after another; default: grouped where kernels are fused; fused:"
+        " grouped, with activation and narrow copies in the same kernels (Transformer Engine on Blackwell)",
     )
     expert_imbalance: float = spec(
         1.0, minimum=1, maximum=1000, help="tokens of the fullest rank's experts, for which all wait, over the mean"
@@ -67,4 +68,9 @@ class Training:
     @property
     def groups_experts(self) -> bool:
         """Whether all experts of a rank run in one kernel each, not one after another."""
-        return self.fused if self.experts == "default" else self.experts == "grouped"
+        return self.fused if self.experts == "default" else self.experts in ("grouped", "fused")
+
+    @property
+    def fuses_experts(self) -> bool:
+        """Whether products of experts also do what stands between them."""
+        return self.experts == "fused"

@@ -13,7 +13,7 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_norms_s, split_products_s
-from estimator.scenario.arrays import maximum, picked, where
+from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -59,6 +59,7 @@ def part_of(
     for message in messages:
         ranks = maximum(ranks, message.host)
     split = split_products_s(training, ranks, work.products, e)
+    again = split_products_s(training, ranks, work.products_again, e)
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
         for phase, launched in work.norm_launches.items():
             host[phase] += split_norms_s(training, ranks, launched, e)
@@ -72,7 +73,8 @@ def part_of(
         host_backward_s=launches["recomputed"] * early
         + (launches["input"] + launches["weight"]) * late
         + host["backward"]
-        + split,
+        + split
+        + again,
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
         products=work.products,
@@ -128,11 +130,16 @@ class Pass:
         return self.part.input_s + self.part.weight_s
 
     @property
+    def device_s(self) -> Number:
+        """Device time of this pass, with collectives in line."""
+        part = self.part
+        return part.forward_s + self.backward_s + part.inline_forward_s + part.inline_backward_s
+
+    @property
     def host_share(self) -> float:
         """Host over device time of this pass; for plain numbers."""
         part = self.part
-        device_s = part.forward_s + self.backward_s + part.inline_forward_s + part.inline_backward_s
-        return float((part.host_forward_s + part.host_backward_s) / maximum(device_s, 1e-30))
+        return float((part.host_forward_s + part.host_backward_s) / maximum(self.device_s, 1e-30))
 
     @property
     def products_forward_frac(self) -> Number:
@@ -165,19 +172,23 @@ class Pass:
         )
 
 
-def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0) -> Pass:
+def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0, in_a_row: Number = 1.0) -> Pass:
     """Put host and device of a stage side by side.
 
-    The device waits where the host launches more slowly than it works, and a gap at every launch. ``offload_s``: moving
-    the kept activations to host memory (and back in backward) takes that long; what compute cannot hide shows.
+    The device waits where the host launches more slowly than it works, and a gap at every launch. Of ``in_a_row``
+    micro-batches, between which the host waits for nothing, all but the first begin with the lead that backward of the
+    one before has left; waits are the mean of all. ``offload_s``: moving the kept activations to host memory (and back
+    in backward) takes that long; what compute cannot hide shows.
     """
     gap_forward = part.launches_forward * e.kernel_gap_s
     gap_backward = part.launches_backward * e.kernel_gap_s
     backward_s = part.input_s + part.weight_s
     waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
     wait_forward = waited + gap_forward
+    late = waited
     waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
     wait_backward = waited + gap_backward
+    wait_forward = wait_forward - minimum(late, lead) * (in_a_row - 1.0) / in_a_row
     stays = isinstance(offload_s, float) and offload_s == 0.0
     return Pass(
         part=part,

@@ -195,7 +195,18 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         host_forward_s=slowest * (part.host_forward_s + forward_s),
         host_backward_s=slowest * (part.host_backward_s + backward_s),
     )
-    return stage_pass(part, e, offload_s=moved)
+    return stage_pass(part, e, offload_s=moved, in_a_row=micro_batches_in_a_row(setting))
+
+
+def micro_batches_in_a_row(setting: Setting) -> Number:
+    """Micro-batches that the host launches one after the other without waiting for the device.
+
+    Megatron's asks the device at the start of each (broadcast_data of megatron/core/tensor_parallel/data.py reads sizes
+    back), and stages of a pipeline wait for one another.
+    """
+    if setting.training.traits.host == "megatron":
+        return 1.0
+    return where(setting.stages == 1, setting.micro_batches, 1.0)
 
 
 def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubble, Number]:

@@ -15,7 +15,7 @@ from estimator.scenario.codec import spec
 from estimator.studies import measured_tables as measured
 from estimator.studies.measured_tables import CHIPS, Pair, Row
 from estimator.studies.study import Figure, Result, Series
-from estimator.validation.predicted_rows.text_attention import kept_bytes
+from estimator.validation.swept_attention import kept_bytes
 
 TITLE = "Eager against Triton attention"
 SUMMARY = "Attention eager and in Triton, all-reduce over gloo and NCCL, and DDP variants beside their predictions."

@@ -70,11 +70,15 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A row that was not predicted, and why; rows count from 1."""
+    """A row that was not predicted, and why; rows count from 1.
+
+    ``needed_bytes``: of one that ran out of memory, what it is predicted to need, 0 where nothing tells.
+    """
 
     row: int
     source_id: str
     reason: str
+    needed_bytes: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +173,13 @@ def coverage(items: Iterable[Predicted]) -> Coverage:
     return Coverage(n=len(known), covered_frac=mean(known) if known else None)
 
 
+def ran_out(needed_bytes: float, there_bytes: float) -> str:
+    """Say of a row that ran out of memory what it is predicted to need of what its chip has."""
+    sizes = f"{needed_bytes / 1e9:,.1f} of {there_bytes / 1e9:,.1f} GB"
+    how = "as predicted: " if needed_bytes > there_bytes else "though predicted to need "
+    return f"it ran out of memory, {how}{sizes}"
+
+
 def row_name(source_id: str, number: int) -> str:
     """Name a row by its identifier, else by its place in the table, counted from 1."""
     return source_id or f"row {number}"
@@ -200,6 +211,10 @@ def _predict(
         found = estimate(row.scenario, calibration, explained=False)
     except InputProblems as error:
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
+    if row.out_of_memory:
+        needed_bytes = found.memory.reserved_bytes
+        reason = ran_out(needed_bytes, row.scenario.cluster.chip.memory_bytes)
+        return Skipped(row=number, source_id=row.source_id, reason=reason, needed_bytes=needed_bytes)
     measured = row.measured
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.

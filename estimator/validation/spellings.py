@@ -31,6 +31,19 @@ OPTIMIZERS = {"adam": "adamw", "adamw": "adamw", "sgd": "sgd", "distributed-adam
     **dict.fromkeys(("adamw-8bit", "adam-8bit", "8bit-adam", "8bit-adamw", "8-bit-adam", "8-bit-adamw", "adam8bit",
                      "adamw8bit", "paged-adamw-8bit", "pagedadamw8bit"), "adamw-8bit"),
 }  # fmt: skip
+SHARDINGS = {
+    "none": "ddp", "ddp": "ddp", "dp": "ddp", "none-dp=1": "ddp", "no-shard": "ddp", "data-parallel": "ddp",
+    "distributeddataparallel": "ddp", "distributed-data-parallel": "ddp", "torch-ddp": "ddp",
+    "distributed-optimizer": "zero1", "fsdp": "fsdp", "fsdp1": "fsdp", "fsdp2": "fsdp", "full-shard": "fsdp",
+    "fsdp-full-shard": "fsdp", "fully-shard": "fsdp", "fully-sharded": "fsdp", "fullyshardeddataparallel": "fsdp",
+    "fully-sharded-data-parallel": "fsdp", "fsdp-shard-grad-op": "zero3", "shard-grad-op": "zero3",
+}  # fmt: skip
+"""Shardings by their spellings in lower case, words joined by a dash, without brackets; ZeRO's by its stages."""
+_ZERO = re.compile(
+    r"(?:deepspeed-|ds-)?(?:zero-?)(?:stage-?)?([0-3])|(?:deepspeed|ds)-(?:stage-?)?([0-3])|stage-?([0-3])"
+)
+YES = ("true", "1", "yes", "y", "on", "x", "✓", "✔")
+
 NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\b", re.I)
 """Optimizers that notes name; every other row has AdamW."""
 KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b\)?", re.I)
@@ -96,6 +109,28 @@ def precision_of(text: str) -> str:
     return PRECISIONS.get(word, "") or {"16": "fp16", "32": "fp32"}.get(plain, plain if plain in PEAK_FIELD else "")
 
 
+def sharding_of(text: str) -> str:
+    """Return how states are sharded by a spelling; "" where it is none.
+
+    >>> sharding_of("FULL_SHARD"), sharding_of("DeepSpeed ZeRO-3"), sharding_of("stage_2"), sharding_of("auto")
+    ('fsdp', 'zero3', 'zero2', '')
+    """
+    word = re.sub(r"[\s_+().-]+", "-", text.strip().lower()).strip("-")
+    stage = _ZERO.fullmatch(word)
+    level = next((one for one in stage.groups() if one), "") if stage else ""
+    return {"0": "ddp"}.get(level, f"zero{level}") if level else SHARDINGS.get(word, "")
+
+
+def says_yes(text: str) -> bool:
+    """Whether a cell says yes, in one of the usual words."""
+    return text.strip().lower() in YES
+
+
+def flag(text: str, default: bool) -> bool:
+    """Read true, 1 or yes; ``default`` where the cell is empty."""
+    return default if not text else text.lower() in ("true", "1", "yes")
+
+
 def optimizer_of(text: str) -> str:
     """Return the optimizer of a spelling, whatever kernels run it; the text itself where it is none."""
     word = re.sub(r"\s+", "-", KERNELS_OF_OPTIMIZERS.sub("", text.strip().lower()).strip(" -_()"))
@@ -155,6 +190,28 @@ def chips_named(text: str, revision: int = 0) -> tuple[str, ...]:
     except InputProblems:
         fitting.sort(key=lambda entry: "sxm" not in entry.key)
         return tuple(entry.key for entry in fitting[:1])
+
+
+def forms_named(text: str) -> tuple[str, ...]:
+    """Return all chips that a name may mean where it leaves out a form (SXM, PCIe), the one that is meant most first.
+
+    >>> forms_named("H100"), forms_named("A100 40GB"), forms_named("H100 PCIe")
+    (('h100-sxm', 'h100-pcie'), ('a100-40gb-sxm', 'a100-40gb-pcie'), ('h100-pcie',))
+    """
+    named = chips_named(text, catalog.revision())
+    words = _words_of_chip(NUMBER_OF_CHIPS.sub("", text))
+    others = [
+        entry
+        for entry in catalog.entries("chips")
+        if entry.key in named
+        or (
+            words <= (all_of := _words_of_chip(f"{entry.key} {entry.label}"))
+            and named
+            and all(_MAY_BE_LEFT_OUT.fullmatch(word) for word in all_of - words)
+        )
+    ]
+    others.sort(key=lambda one: (-one.value.memory_bytes, "pcie" in one.key, one.key not in named))
+    return tuple(entry.key for entry in others)
 
 
 def chips_of_row(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from estimator.scenario.hardware import Chip
+from estimator.scenario.problems import InputProblems, Problem
 from runners.program.recording import Recording
 
 CAPABILITIES = {
@@ -209,7 +210,13 @@ def install(device: Device) -> None:
         setattr(cuda.nvtx, name, _nothing)
     for name in ("get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
         setattr(cuda.random, name, getattr(cuda, name))
+    for name in ("start", "stop"):
+        setattr(cuda.profiler, name, _nothing)
+    cuda.graphs.CUDAGraph = cuda.CUDAGraph
+    cuda.nccl.version = _constant((2, 27, 5))
     anywhere: Any = torch
+    for name in ("preferred_linalg_library", "preferred_blas_library"):
+        setattr(anywhere.backends.cuda, name, _nothing)
     anywhere.Event, anywhere.Stream = cuda.Event, cuda.Stream
     anywhere.version.cuda = "13.0"
     anywhere.backends.cuda.is_built = _true
@@ -259,6 +266,36 @@ def _constant(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
+class _Runtime:
+    """``torch.cuda.cudart()``: each of its functions succeeds, and does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _constant(0)
+
+
+class _Graph:
+    """``torch.cuda.CUDAGraph``: what is captured runs when it is replayed, which nothing here does."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        remedy = "Run the program without: its kernels are the same, and torch.compile's own graphs need no change."
+        raise InputProblems([Problem(field="CUDAGraph", message="a captured graph is not traced", remedy=remedy)])
+
+
+def _statistics(held_bytes: int, peak_bytes: int) -> dict[str, int]:
+    """What ``memory_stats`` tells, by torch's names: of bytes what is held; of pieces none, as nobody counts them."""
+    found = dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams", "max_split_size"), 0)
+    found |= dict.fromkeys(("num_device_alloc", "num_device_free"), 0)
+    moments = ("current", "peak", "allocated", "freed")
+    bytes_of = dict(zip(moments, (held_bytes, peak_bytes, held_bytes, 0), strict=True))
+    for pool in ("all", "small_pool", "large_pool"):
+        for moment in moments:
+            for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+                found[f"{name}.{pool}.{moment}"] = 0 if pool == "small_pool" else bytes_of[moment]
+            for name in ("inactive_split_bytes", "allocation", "segment", "active", "inactive_split"):
+                found[f"{name}.{pool}.{moment}"] = 0
+    return found
+
+
 def _answers(device: Device) -> dict[str, Any]:
     recording = device.recording
     storages = recording.storages
@@ -280,11 +317,7 @@ def _answers(device: Device) -> dict[str, Any]:
         storages.peak_bytes = storages.bytes
 
     def statistics(*_: Any, **__: Any) -> dict[str, int]:
-        return {
-            f"{name}.all.{moment}": value
-            for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
-            for moment, value in (("current", storages.bytes), ("peak", storages.peak_bytes))
-        } | {"num_alloc_retries": 0, "num_ooms": 0}
+        return _statistics(storages.bytes, storages.peak_bytes)
 
     class Context:
         """``torch.cuda.device``: there is one device."""
@@ -325,5 +358,8 @@ def _answers(device: Device) -> dict[str, Any]:
         "get_rng_state_all": lambda: [state.clone()] * device.devices, "set_rng_state_all": _nothing,
         "manual_seed": _nothing, "manual_seed_all": _nothing, "seed": _nothing, "seed_all": _nothing,
         "initial_seed": _constant(0), "get_sync_debug_mode": _constant(0), "set_sync_debug_mode": _nothing,
-        "_sleep": _nothing,
+        "_sleep": _nothing, "cudart": _constant(_Runtime()), "check_error": _nothing, "CUDAGraph": _Graph,
+        "default_generators": tuple(torch.Generator() for _ in range(device.devices)),
+        "get_allocator_backend": _constant("native"), "host_memory_stats": _constant({}),
+        "list_gpu_processes": _constant(""),
     }  # fmt: skip

@@ -24,21 +24,14 @@ from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import CALLS, OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem
 from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
 from runners.program.peers import Peers
 
-FAILED = 1
 CHIP = "h100-sxm"
 NO_CUDA = ("cpu", "tpu")
 """Families of chips, by their efficiencies, that torch.cuda does not run on."""
 
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
-
-
-OWN = "a program of your own: MODULE:FACTORY, a function that returns (module, batch)"
-"""What is left where a model of transformers wants what a config does not tell."""
-
-LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that torchrun sets."""
 
 
 def add_trace(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +88,7 @@ def trace(options: argparse.Namespace) -> int:
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
-        if options.hf is None and not _wants_ranks(failed.error):  # of somebody's own code, which the trace names
+        if options.hf is None and not wants_ranks(failed.error):  # of somebody's own code, which the trace names
             traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
@@ -156,15 +149,6 @@ def _chosen(options: argparse.Namespace) -> ProgramOptions:
     return decode(ProgramOptions, given)
 
 
-class ProgramFailed(Exception):  # noqa: N818  (it carries the program's error)
-    """The program raised before its step was recorded."""
-
-    def __init__(self, error: BaseException, problem: Problem) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.problem = problem
-
-
 Assume = Callable[[str], None]
 
 
@@ -206,7 +190,7 @@ def run(
     route.install()
     distributed.install(route, world_size, rank, peers)
     triton_kernels.install(recording)
-    route.recorder.in_backward = functools.partial(_last_words, own=own)
+    route.recorder.in_backward = functools.partial(last_words, own=own)
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
@@ -219,10 +203,10 @@ def run(
         raise
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise ProgramFailed(error, _failure(name, error, own=own)) from None
+            raise ProgramFailed(error, failure(name, error, own=own)) from None
     except Exception as error:
         if not recording.ends:  # what its own cleaning up runs into afterwards is not asked for
-            raise ProgramFailed(error, _failure(name, error, own=own)) from error
+            raise ProgramFailed(error, failure(name, error, own=own)) from error
     finally:
         recording.modules.remove()
     if counted.done < steps:
@@ -242,42 +226,6 @@ def run(
         arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained, versions=_versions(),
         follows_on=loops and counted.done >= steps,
     )  # fmt: skip
-
-
-def _last_words(func: Any, error: Exception, *, own: bool) -> None:
-    """An error in a backward: the engine takes the process with it, so it is said before, and the process ends."""
-    if own:
-        traceback.print_exception(error)
-    print(f"trace: {_failure(str(func), error, own=own)}", file=sys.stderr, flush=True)
-    os._exit(FAILED)
-
-
-def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
-    from torch._subclasses.fake_tensor import UnsupportedOperatorException
-
-    text = " ".join(str(error).split())[:300].rstrip(".")
-    if isinstance(error, UnsupportedOperatorException):
-        remedy = "Register a fake for it (torch.library.register_fake), or run without it."
-        return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
-    if not own:
-        places = traceback.extract_tb(error.__traceback__)
-        inside = [one for one in places if {"transformers", "models"} <= set(Path(one.filename).parts)]
-        place = (inside or places)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}: {place.line}"
-        message = f"the model does not train as it is called here: {type(error).__name__}: {text} ({where})"
-        first = "Install what it names" if isinstance(error, ImportError) else "Correct the field that this line reads"
-        return Problem(field="hf", message=message, remedy=f"{first}, or write {OWN}.")
-    remedy = "See the trace above; the program must run to the end of a step."
-    if isinstance(error, ModuleNotFoundError):
-        remedy = "Install it beside Headroom; what only a host with a GPU can build the program must go without."
-    if _wants_ranks(error):
-        message = f"wants to be started on several ranks: it reads {error.args[0]}, which torchrun sets"
-        return Problem(field=name, message=message, remedy="Say how many with --world-size.")
-    return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)
-
-
-def _wants_ranks(error: BaseException) -> bool:
-    return isinstance(error, KeyError) and bool(error.args) and error.args[0] in LAUNCHED
 
 
 def _checked(options: argparse.Namespace) -> Chip:

@@ -281,6 +281,10 @@ def _told_once(sharding: Any) -> Callable[[Any, Any], None]:
 
 
 _GROUP_TYPE = "ProcessGroup"
+_REDUCTIONS = {
+    int(getattr(c10d.ReduceOp.RedOpType, name)): name.lower() for name in ("SUM", "AVG", "MIN", "MAX", "BAND", "BOR")
+}
+"""Names of reductions by the numbers that C++ passes."""
 
 
 @functools.cache
@@ -325,7 +329,9 @@ def _on_group(collectives: Collectives, recorder: Recorder, func: Any, args: Any
     apart = True if apart_at is None else bool(listed[apart_at])
     recorder.recording.dispatches += 1
     work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=other)
-    values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank())
+    how = next((one for one, said in zip(listed, schema.arguments, strict=True) if said.name == "reduce_op"), None)
+    reduction = "" if how is None else _REDUCTIONS.get(how.op(), "other")
+    values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank(), reduction)
     if name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
         recorder.recording.storages.mark((*inputs, *outputs), MemoryKind.COMMUNICATION, _LOCAL)
     boxed = work.boxed()
@@ -364,7 +370,8 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     work = collectives.exchange(name, tensors, outputs, group, apart=name.startswith("_c10d"))
     for tensor in outputs:
         collectives.awaited_with(tensor, work)
-    values.exchanged(name, tensors, outputs, process_group.size(), process_group.rank())
+    how = next((one for one, said in zip(args, func._schema.arguments, strict=False) if said.name == "reduce_op"), "")
+    values.exchanged(name, tensors, outputs, process_group.size(), process_group.rank(), how)
     return result
 
 

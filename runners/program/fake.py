@@ -19,7 +19,18 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, files, flex, recurrent, unimported
+from runners.program import (
+    attention,
+    autocast,
+    chip,
+    compiled,
+    composites,
+    files,
+    flex,
+    recurrent,
+    tensor_types,
+    unimported,
+)
 from runners.program.devices import DEVICE, inward_named, known
 from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
@@ -51,6 +62,7 @@ class Route:
     def install(self) -> None:
         """Patch torch where modes do not reach."""
         chip.install(self.device)
+        tensor_types.install()
         _patch_devices(self)
         _patch_autocast(self.casts)
         _patch_parameters(self)
@@ -60,7 +72,7 @@ class Route:
         compiled.install(self.recording)
         attention.install_causal_bias(self.device.capability)
         flex.install(self.recording)
-        files.install(self.recording)
+        files.install(self.recording, self.fakes)
 
     def _modes(self) -> list[Any]:
         return [self.recorder, self.functions]
@@ -249,6 +261,16 @@ def _patch_parameters(route: Route) -> None:
         return make(cls, data, requires_grad)
 
     parameter.__new__ = staticmethod(made)
+    fake: Any = FakeTensor
+    of_mode = fake.__new__
+
+    def again(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """A parameter by the class of another, as libraries that load weights make it: ``type(old)(new)``."""
+        if "fake_mode" in kwargs or (args and isinstance(args[0], FakeTensorMode)):
+            return of_mode(cls, *args, **kwargs)
+        return made(nn.Parameter, *args, **kwargs)
+
+    fake.__new__ = staticmethod(again)
     module: Any = nn.Module
     inner = module._apply
 

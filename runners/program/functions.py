@@ -10,8 +10,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
+from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.program import chip, moved, placeholders
+from runners.program import chip, moved, placeholders, tensor_types
+from runners.program import values as values_of
 from runners.program.devices import DEVICE, inward, inward_named, known
 from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
@@ -26,6 +28,13 @@ def on_host(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
     """Return what is known of a fake tensor, else placeholders; from the device it is one copy, awaited."""
     host = tensor.detach().cpu()
     return placeholders.filled(recording, host) if type(host) is FakeTensor else host
+
+
+def _read(values: Any) -> Any:
+    """Numbers of nested lists, of which some are tensors that are read one by one."""
+    if isinstance(values, torch.Tensor):
+        return values.tolist()
+    return [_read(one) for one in values] if isinstance(values, (list, tuple)) else values
 
 
 class Cuda(TorchFunctionMode):
@@ -74,7 +83,10 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
             target = source.device if target is None and func is torch.tensor else target
             made = made.to(**({"dtype": rest["dtype"]} if rest.get("dtype") else {}))
         else:
-            made = func(*args, device="cpu", **rest)
+            try:
+                made = func(*args, device="cpu", **rest)
+            except NotImplementedError:  # some of the numbers lie on the device
+                made = func(_read(args[0]), *args[1:], device="cpu", **rest)
             target = devices.CURRENT_DEVICE if target is None else target
         target = torch.device(target) if isinstance(target, str) else target
         if target is not None and target.type != made.device.type:
@@ -99,6 +111,9 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         return device.index if on_device(args[0]) else -1
 
     def kind(func: Any, args: Any, kwargs: Any) -> Any:
+        wanted = tensor_types.named(args[1]) if len(args) > 1 else None
+        if wanted is not None:
+            return args[0].to(torch.device(DEVICE, 0), wanted)
         if len(args) == 1 and not kwargs and is_on_device(args[0]):
             return func(torch.empty(0, dtype=args[0].dtype)).replace("torch.", "torch.cuda.")
         return func(*inward(args), **kwargs)
@@ -120,6 +135,13 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
 
     def all_true(func: Any, args: Any, kwargs: Any) -> Any:
         return placeholders.tell(func(*args, **kwargs), True)
+
+    def finite(func: Any, args: Any, kwargs: Any) -> Any:
+        made = all_true(func, args, kwargs)
+        if type(made) is FakeTensor:
+            with torch._C.DisableTorchFunction(), _disable_current_modes():
+                values_of.give(made, torch.ones((), dtype=torch.bool).expand(made.shape))
+        return made
 
     def formatted(func: Any, args: Any, kwargs: Any) -> str:
         if type(args[0]) is FakeTensor and args[0].dim() == 0:
@@ -180,7 +202,8 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor._is_all_true: all_true,
         torch._is_all_true: all_true,
         torch.all: all_true,
-        torch.isfinite: all_true,
+        torch.isfinite: finite,
+        tensor.isfinite: finite,
         torch.allclose: all_true,
         tensor.__getitem__: indexed,
         tensor.__setitem__: indexed,

@@ -111,9 +111,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if handler is not None:
             return handler(self, func, args, kwargs)
         if schema.query:
+            if func in _WHOLE and any(type(one) is FakeTensor for one in args):
+                return _alike(self, func, *args, **kwargs)
             return self.fakes.dispatch(func, types, args, kwargs)
         tensors = _tensors(args, kwargs)
         on_device = any(is_on_device(tensor) for tensor in tensors)
+        if kwargs.get("pin_memory"):  # which asks for an accelerator's memory of the host
+            kwargs = {**kwargs, "pin_memory": False}
         device = kwargs.get("device")
         if device is not None and device.type in ("cuda", DEVICE):
             kwargs = {**kwargs, "device": torch.device(DEVICE, 0)}
@@ -277,6 +281,23 @@ def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     return placeholders.scalar(recorder.recording, args[0])
 
 
+_WHOLE = {aten.equal.default: aten.eq.Tensor, aten.allclose.default: aten.isclose.default}
+"""Of two tensors as a whole: what CUDA asks of each element (Equal.cpp, TensorCompare.cpp of torch 2.13)."""
+
+
+def _alike(recorder: Recorder, func: Any, first: torch.Tensor, second: torch.Tensor, *how: Any, **named: Any) -> bool:
+    """Whether two tensors are equal or close: of what nobody knows the answer is that of ``all``, yes."""
+    if func is aten.equal.default:
+        if first.shape != second.shape:
+            return False
+        same = first.untyped_storage()._cdata == second.untyped_storage()._cdata
+        if same and first.stride() == second.stride() and first.storage_offset() == second.storage_offset():
+            return True
+    with recorder:
+        each = _WHOLE[func](first, second, *how, **named)
+        return bool(placeholders.tell(each.all(), True).item())
+
+
 def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     source = args[0]
     target = kwargs.get("device")
@@ -296,7 +317,7 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
             recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
         if type(source) is not FakeTensor and not source.dtype.is_floating_point and values.is_kept(made):
             values.give(made, source.to(dtype, copy=True))
-        return _as_sent(made, source, made._version)
+        return _as_sent(made, source)
     if source.numel():
         recording.record("kernel", "aten::_to_copy", (source,), (), (("direction", "DtoH"),))
     if blocks:
@@ -304,10 +325,13 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     return placeholders.on_host(recorder, source, dtype)
 
 
-def _as_sent(made: torch.Tensor, source: torch.Tensor, version: int) -> torch.Tensor:
-    """A number that the host sends to the device is known: programs read their own flags back from there."""
-    if source.numel() == 1 and type(source) is not FakeTensor:
-        placeholders.tell(made, source.item(), version)
+def _as_sent(made: torch.Tensor, source: torch.Tensor, later: int = 0) -> torch.Tensor:
+    """A number that the host sends to the device is known: programs read their own flags back from there.
+
+    ``later``: so many writes are still to be counted. Tensors of inference mode count none.
+    """
+    if source.numel() == 1 and type(source) is not FakeTensor and not made.is_inference():
+        placeholders.tell(made, source.item(), made._version + later)
     return made
 
 
@@ -329,7 +353,7 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     if is_on_device(target):
         if target.numel():
             recording.record("kernel", "aten::copy_", (), (target,), (("direction", "HtoD"),))
-        _as_sent(target, source, target._version + 1)  # counted once this op is done
+        _as_sent(target, source, later=1)  # counted once this op is done
         numbers = values.of(target)
         if numbers is not None and type(source) is not FakeTensor:
             numbers.real.copy_(source)

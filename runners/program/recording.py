@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from estimator.scenario.breakdown import MemoryKind, Phase
@@ -272,6 +273,10 @@ class Recording:
     def _at_root(self, root: nn.Module) -> None:
         self.roots.append(root)
         for parameter in root.parameters():
+            if isinstance(parameter, UninitializedParameter) or torch._C._functorch.is_functorch_wrapped_tensor(
+                parameter
+            ):
+                continue  # a lazy layer's, which the first batch shapes; a stand-in, as torch.func gives them
             self.storages.mark_of(self.weight(parameter), local(parameter), MemoryKind.PARAMETERS)
         self.storages.mark(map(local, root.buffers()), MemoryKind.PARAMETERS)
 

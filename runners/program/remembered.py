@@ -50,8 +50,18 @@ class Remembered:
             kind = self._kinds[id(func)] = _kind(func)
         if kind == "many":
             return None
+        if kind == "shows" and torch.is_inference_mode_enabled() and not args[0].is_inference():
+            with (
+                torch.inference_mode(False),
+                torch.no_grad(),
+            ):  # a view of a tensor that counts its versions counts them, too
+                return self._dispatch(kind, func, types, args, kwargs)
+        return self._dispatch(kind, func, types, args, kwargs)
+
+    def _dispatch(self, kind: str, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         key = None if kind == "" else _key(func, args, kwargs)
-        freed = kind == "shows" and type(args[0]) is FakeTensor and not args[0].untyped_storage().nbytes()
+        freed = kind == "shows" and key is not None and type(args[0]) is FakeTensor
+        freed = freed and not args[0].untyped_storage().nbytes()
         if key is None or freed:  # a view that is set to memory which was freed would make it anew
             return self._fakes.dispatch(func, types, args, kwargs)
         again = self._results.get(key)

@@ -15,6 +15,7 @@ import torch
 from torch.optim import optimizer as hooks
 
 from estimator.scenario.breakdown import MemoryKind
+from runners.program.evaluation import Evaluation
 from runners.program.recording import Finished, Recording, local
 
 BY_HAND = "the program makes no optimizer of torch: a step is from the end of a backward to the end of the next"
@@ -36,6 +37,7 @@ class Steps:
         self._trained: dict[int, torch.Tensor] = {}
         self._hooks: list[Any] = []
         self.at_end: Callable[[], None] = lambda: None
+        self._evaluation = Evaluation(self._is_dropped, recording.assume)
 
     def install(self) -> None:
         """Watch every optimizer from now on."""
@@ -44,6 +46,7 @@ class Steps:
             hooks.register_optimizer_step_post_hook(self._after),
         ]
         self.recording.at_backward = self._after_backward
+        self._evaluation.install()
         kind: Any = hooks.Optimizer
         begin = kind.__init__
 
@@ -53,6 +56,11 @@ class Steps:
             begin(*given, **named)
 
         kind.__init__ = begun
+
+    def _is_dropped(self) -> bool:
+        """Whether what runs now stands before the step that is recorded: as far as is known."""
+        ahead = self.done < self.count - 1 or (self._later and self.recording.modules.evaluated)
+        return self._optimizers > 0 and ahead
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> tuple[Any, Any]:
         recording = self.recording

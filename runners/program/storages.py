@@ -41,6 +41,8 @@ class Storages:
 
     def add(self, tensor: torch.Tensor, phase: str, kind: str = MemoryKind.TEMPORARIES) -> bool:
         """Take up the storage behind a tensor of the device; False where it is known already."""
+        if tensor.layout is not torch.strided:  # its indices and values are tensors of their own
+            return False
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._alive:
@@ -52,20 +54,20 @@ class Storages:
     def mark(self, tensors: Iterable[torch.Tensor], kind: str, among: Iterable[str] | None = None) -> None:
         """Say what the storages of these tensors hold; with ``among``, only of those that were of such a kind."""
         for tensor in tensors:
-            held = self._alive.get(tensor.untyped_storage()._cdata)
+            held = self._of(tensor)
             if held is not None and (among is None or held.kind in among):
                 held.kind = kind
 
     def mark_of(self, weight: int, tensor: torch.Tensor, kind: str) -> None:
         """Say what the storage of this tensor holds, and of which parameter."""
         self.mark((tensor,), kind)
-        held = self._alive.get(tensor.untyped_storage()._cdata)
+        held = self._of(tensor)
         if held is not None:
             held.weight = weight
 
     def kind_of(self, tensor: torch.Tensor) -> str:
         """What the storage behind a tensor holds, "" where it is not known."""
-        held = self._alive.get(tensor.untyped_storage()._cdata)
+        held = self._of(tensor)
         return "" if held is None else held.kind
 
     def resized(self, storage: Any, size: int) -> None:
@@ -99,6 +101,9 @@ class Storages:
             for held in self._all
             if held.bytes and (held.died == NONE or held.died > held.born)
         )
+
+    def _of(self, tensor: torch.Tensor) -> Held | None:
+        return self._alive.get(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
 
     def _take(self, key: int, size: int, phase: str, kind: str, weight: int = NONE) -> None:
         held = Held(bytes=size, born=self._now(), kind=kind, phase=phase, weight=weight)

@@ -1,4 +1,4 @@
-"""Kernels of Triton that a program launches itself: they write to what they are given, so nothing has to run."""
+"""Kernels that a program launches itself, of Triton or CUDA C: they write to what they are given, so nothing runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from runners.program.recorder import is_on_device, leaves
 
@@ -54,6 +56,22 @@ def install(recording: Recording) -> None:
     def untuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         return tuner.fn.run(*args, **kwargs)
 
+    class Compiled:
+        """What ``torch.cuda._compile_kernel`` gives: CUDA C that is compiled while the program runs."""
+
+        def __init__(self, source: str, kernel_name: str, *_: Any, **__: Any) -> None:
+            self._name = f"nvrtc::{kernel_name}"
+
+        def __call__(self, grid: Any = None, block: Any = None, args: Any = (), *_: Any, **__: Any) -> None:
+            tensors = [one for one in leaves(args or ()) if is_on_device(one)]
+            if tensors:
+                recording.dispatches += 1
+                recording.record("kernel", self._name, tensors, ())
+
+        def set_shared_memory_config(self, _: int) -> None: ...
+
+    cuda: Any = torch.cuda
+    cuda._compile_kernel = Compiled
     changes: dict[str, Callable[[Any], None]] = {
         _JIT: lambda module: setattr(module.JITFunction, "run", launched),
         _TUNER: lambda module: setattr(module.Autotuner, "run", untuned),

@@ -93,6 +93,9 @@ class _Compiler(ModuleType):
     @staticmethod
     def mark_static_address(tensor: Any, guard: bool = False) -> None: ...
 
+    @staticmethod
+    def reset() -> None: ...
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # who looks through all modules wants none of it
             raise AttributeError(name)
@@ -113,7 +116,10 @@ def _wanted() -> Any:
 def keep_compiler_out() -> None:
     """Let torch's compiler, which takes as long to import as torch itself, wait until a program asks for it."""
     found = importlib.machinery.PathFinder.find_spec(COMPILER, torch.__path__)
-    if COMPILER in sys.modules or found is None:
+    if COMPILER in sys.modules:
+        _finish(sys.modules[COMPILER])
+        return
+    if found is None:
         return
     anywhere: Any = torch
     anywhere._dynamo = sys.modules[COMPILER] = _Compiler(COMPILER)
@@ -125,6 +131,7 @@ def keep_compiler_out() -> None:
 
 def _finish(compiler: Any) -> None:
     compiler.disable = _itself
+    compiler.reset = _nothing  # it would forget CUDA graphs, of which a build without CUDA knows nothing
     for name in ALONE:
         if name in sys.modules:
             setattr(compiler, name.rpartition(".")[2], sys.modules[name])
@@ -149,6 +156,11 @@ def leave_alone() -> None:
     for where in (anywhere, anywhere._compile):
         where._disable_dynamo = _itself
     anywhere.compiler.disable = _itself
+    anywhere.compiler.cudagraph_mark_step_begin = _nothing
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
 
 
 def _itself(function: Any = None, *_: Any, **__: Any) -> Any:

@@ -80,15 +80,8 @@ def computed(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> 
     if not known:
         return None
 
-    def real(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return known[id(value)].real if id(value) in known else value
-        if type(value) is list or type(value) is tuple:
-            return type(value)(map(real, value))
-        return torch.device("cpu") if isinstance(value, torch.device) else value
-
-    given = [real(value) for value in args]
-    named = {name: real(value) for name, value in kwargs.items()}
+    given = [_real(value, known) for value in args]
+    named = {name: _real(value, known) for name, value in kwargs.items()}
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             if func is _aten.histc.default:  # which the host has of floats alone
@@ -98,6 +91,18 @@ def computed(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> 
     except (RuntimeError, IndexError):  # numbers that do not fit, as balanced ones may not
         return None
     return found, any(one.guessed for one in known.values())
+
+
+def _real(value: Any, known: dict[int, Numbers]) -> Any:
+    """Return an argument with numbers where tensors are fake.
+
+    No function within the caller's: one that calls itself is a cycle, which keeps all it sees until the collector runs.
+    """
+    if isinstance(value, torch.Tensor):
+        return known[id(value)].real if id(value) in known else value
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_real(one, known) for one in value)
+    return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def carry(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], results: list[torch.Tensor]) -> None:
@@ -229,18 +234,25 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
 
 # What exchanges give, where every rank holds the same
 
+_OF_ALIKE = ("avg", "min", "max", "band", "bor")
+"""Reductions of what is the same everywhere that give it again."""
 
-def exchanged(kind: str, given: list[torch.Tensor], made: list[torch.Tensor], ranks: int, rank: int) -> None:
+
+def exchanged(
+    kind: str, given: list[torch.Tensor], made: list[torch.Tensor], ranks: int, rank: int, reduction: str = ""
+) -> None:
     """Say what a collective gives where all ranks hold what this one does; ``kind``: the name of its op."""
     known = of(given[0]) if len(given) == 1 else None
     forget(made)
-    if known is None or not known.real.dim():
+    if known is None or (not known.real.dim() and not reduction):
         return
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         if "gather" in kind:
             real = torch.cat([known.real] * ranks)
-        elif "broadcast" in kind:
-            real = known.real
+        elif "broadcast" in kind or (reduction in _OF_ALIKE and ("allreduce" in kind or "all_reduce" in kind)):
+            real = known.real.clone()
+        elif reduction == "sum" and ("allreduce" in kind or "all_reduce" in kind):
+            real = known.real * ranks
         elif ("alltoall" in kind or "all_to_all" in kind) and known.real.shape[0] % ranks == 0:
             real = torch.cat([known.real.tensor_split(ranks)[rank]] * ranks)
         else:

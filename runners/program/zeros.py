@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch.utils import _pytree as trees
 from torch.utils._python_dispatch import _disable_current_modes
 
 LARGEST = 1 << 24
@@ -27,8 +28,6 @@ def shaped(fakes: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
             made = torch.zeros(value.shape, dtype=value.dtype) if type(value) is FakeTensor else value
             given[id(made)] = value
             return made
-        if type(value) is list or type(value) is tuple:
-            return type(value)(map(real, value))
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def shape_of(value: Any) -> Any:
@@ -39,19 +38,17 @@ def shaped(fakes: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
                 return value
             with fakes:
                 return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
-        if type(value) is list or type(value) is tuple:
-            return type(value)(map(shape_of, value))
         return value
 
     if _elements((args, kwargs)) > LARGEST:
         raise UnsupportedOperatorException(func)
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-            found = func(*map(real, args), **{name: real(value) for name, value in kwargs.items()})
+            found = func(*trees.tree_map(real, args), **trees.tree_map(real, kwargs))
     except (RuntimeError, IndexError, ValueError):  # no such kernel on the host, or none for zeros
         raise UnsupportedOperatorException(func) from None
     device = next((one for one in devices if one.type != "cpu"), torch.device("cpu"))
-    return shape_of(found)
+    return trees.tree_map(shape_of, found)
 
 
 def _elements(value: Any) -> int:

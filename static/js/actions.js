@@ -3,7 +3,7 @@ import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
 import { multiplied } from "./hardware.js";
 import { withPart } from "./ownParts.js";
-import { stepTime } from "./measured.js";
+import { isTraced, stepTime } from "./measured.js";
 import { clusterChips, chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { chosenSides } from "./sides.js";
 import { set, state } from "./state.js";
@@ -269,7 +269,9 @@ export function swapSides() {
 /** What stays as A beside a plan that becomes B: what stands beside the plan that is edited, else that plan itself. */
 function keptA() {
   const [a, b] = chosenSides(state);
-  return b === "plan" && a ? a : pinOf(state.scenario, state.base);
+  // beside another plan the catalogue's form of a traced program stays: what they differ by is then the plan's alone
+  const chosen = state.a || !isTraced(state.measurement);
+  return b === "plan" && a && chosen ? a : pinOf(state.scenario, state.base);
 }
 
 /** Put a plan into B and keep A. @param {any} scenario @param {string} [view]  where it is seen */

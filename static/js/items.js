@@ -1,7 +1,7 @@
 /** Plans and measurements as rows of one table: columns, groups, order, and values for its chart. Pure. */
 import { bare } from "./figures/tables.js";
 import { bytes, change, percent, seconds, short, significant, when } from "./format.js";
-import { isTable } from "./measured.js";
+import { isTable, wasTraced } from "./measured.js";
 import { chips, describe, same, shortLabel } from "./scenario.js";
 import { pinned } from "./url.js";
 
@@ -116,14 +116,16 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
             : "table"
           : one.disturbance
             ? `disturbed ${one.disturbance.toFixed(1)}×`
-            : "measured",
+            : wasTraced(one)
+              ? "traced"
+              : "measured",
         step_s,
         delta: one.has_scenario && !one.disturbance ? delta(step_s) : null,
         error: step_s && predicted && !one.disturbance ? predicted.step_time_s / step_s - 1 : null,
-        tokens_per_s: step_s && perStep ? perStep / step_s : null,
+        tokens_per_s: step_s && perStep ? perStep / step_s : (one.tokens_per_s ?? null),
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
         peak_bytes: one.peak_bytes,
-        chips: predicted?.chips ?? one.world_size,
+        chips: predicted?.chips ?? (one.world_size || null), // rows of several numbers of chips
         device: one.device_name || null,
         created_s: one.created_s,
         predicted_s: predicted?.step_time_s ?? null,

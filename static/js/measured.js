@@ -66,6 +66,15 @@ export const loggedMfu = (measurement) =>
       .filter((frac) => frac > 0),
   );
 
+/**
+ * Whether nothing ran: an op list that a program was traced into, of which all is predicted.
+ * @param {Measurement | null} measurement
+ */
+export const isTraced = (measurement) => measurement?.origin?.format === "ops" && stepTime(measurement) === null;
+
+/** The same of a line in the list of measurements. @param {import("./types.js").Summary} summary */
+export const wasTraced = ({ origin, step_time_s }) => origin.format === "ops" && !step_time_s;
+
 /** How the measured steps are spread; "" where there are not several. @param {Measurement | null} measurement */
 export function spreadWords(measurement) {
   const times = measurement?.steps_s ?? [];
@@ -158,13 +167,25 @@ export const deviceName = (measurement) => String(measurement.device.name ?? mea
 export function relationWords({ measurement, measuredScenario, scenario, catalog }) {
   if (!measurement) return "";
   const device = deviceName(measurement);
-  if (!measuredScenario)
-    return `measured${device ? ` on ${device}` : ""}; not drawn beside a scenario until its own is confirmed`;
+  if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog });
+  if (!measuredScenario) {
+    const open = measurement.proposed?.whole ?? true;
+    return `measured${device ? ` on ${device}` : ""}${open ? "; not drawn beside a scenario until its own is confirmed" : ""}`;
+  }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
   const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
   if (why === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
   if (why === "model") return "another model was measured: not drawn beside this one";
   return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
+}
+
+/** The same of a traced program, of which nothing ran. @param {Chosen & {scenario: Scenario}} chosen */
+function tracedWords({ measurement, measuredScenario, scenario, catalog }) {
+  if (!measuredScenario) return "traced, and predicted from its own ops: nothing ran";
+  if (apart({ measurement, measuredScenario, catalog }, scenario)) return "another program was traced";
+  return same(measuredScenario, scenario)
+    ? "B is the catalogue's form of the program"
+    : "A is the catalogue's form of the traced program";
 }
 
 /**

@@ -3,6 +3,7 @@ import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { ranAs } from "./measured.js";
 import { complete, same } from "./scenario.js";
+import { seemsOf } from "./sides.js";
 import { set, state } from "./state.js";
 
 /**
@@ -17,9 +18,8 @@ const scenarioOf = (measurement) => {
   return measurement && named && ranAs(measurement, named, state.catalog.chips);
 };
 
-/** What an unconfirmed profile seems to be of, where that is a whole step. @param {import("./types.js").Measurement} measurement */
-export const proposedIn = ({ proposed }) =>
-  proposed?.whole && proposed.scenario ? complete(proposed.scenario, state.catalog) : null;
+/** What an unconfirmed measurement seems to be of, where that is a whole step. @param {import("./types.js").Measurement} measurement */
+export const proposedIn = (measurement) => seemsOf(measurement, state.catalog);
 
 /**
  * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Measurements.
@@ -58,8 +58,18 @@ export async function openMeasurement(id) {
  */
 export async function confirmScenario(scenario) {
   const { measurement } = state;
-  if (!measurement) return;
-  const found = await api.confirm(measurement.id, scenario);
+  if (measurement) await told(api.confirm(measurement.id, scenario));
+}
+
+/** Say on what the shown measurement ran, which completes what its file says. @param {string | import("./types.js").Part} chip */
+export async function confirmDevice(chip) {
+  const { measurement } = state;
+  if (measurement) await told(api.ranOn(measurement.id, chip));
+}
+
+/** Show what was told of the shown measurement. @param {Promise<import("./types.js").Measurement>} answer */
+async function told(answer) {
+  const found = await answer;
   const measuredScenario = scenarioOf(found);
   set({
     measurement: found,

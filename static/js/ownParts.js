@@ -1,4 +1,5 @@
 /** Models and chips of a person's own: made from one of the catalogue, kept by this browser under a name. */
+import { count, significant } from "./format.js";
 import { complete } from "./scenario.js";
 
 /** @typedef {import("./types.js").Part} Part */
@@ -61,6 +62,34 @@ export function ownFields(kind, { chips }) {
   const peaks = Object.keys(chips[0]?.value ?? {}).filter((name) => PEAK.test(name));
   const said = (/** @type {string} */ name) => `${name.replace(PEAK, "").replaceAll("_", " ")} dense`;
   return [...peaks.map((name) => number(name, said(name), "TFLOP/s", 1e12)), ...OF_CHIP];
+}
+
+/** From here on an end of a range bounds nothing that anybody would write. */
+const ENDLESS = 1e12;
+
+/**
+ * Why a number cannot be a field's, by name, range and unit; "" where it can.
+ * @param {OwnField} field @param {number} value  in the field's unit
+ * @param {{type: string, minimum: number | null, maximum: number | null} | undefined} limits  in SI, as the catalogue has them
+ */
+export function outOfRange({ label, factor, unit }, value, limits) {
+  const whole = limits?.type === "integer";
+  const [low, high] = [(limits?.minimum ?? 0) / factor, (limits?.maximum ?? Infinity) / factor];
+  if (value >= low && value <= high && (!whole || Number.isInteger(value * factor))) return "";
+  const tiny = low > 0 && low < 1e-3;
+  const from = tiny ? "above 0" : `from ${significant(low)}`;
+  const to = high < ENDLESS ? `${tiny ? " and up" : ""} to ${count(high)}` : "";
+  return `${label} takes a ${whole ? "whole " : ""}number ${from}${to || " on"}${unit && ` ${unit}`}.`;
+}
+
+/**
+ * A problem of the server that says which field of a model or chip it is of.
+ * @param {import("./types.js").Problem} problem @param {import("./types.js").Catalog} catalog
+ */
+export function fieldNamed(problem, catalog) {
+  const [, part, name] = /^(model|cluster\.chip)\.(\w+)$/.exec(problem.field) ?? [];
+  const field = part && ownFields(part === "model" ? "model" : "chip", catalog).find((one) => one.name === name);
+  return field ? { ...problem, message: `${field.label}: ${problem.message}` } : problem;
 }
 
 const KEY = "headroom-own";

@@ -224,7 +224,8 @@ export function describe(scenario, catalog) {
   const degrees = ["dp", "tp", "cp", "pp", "ep"]
     .filter((name) => scenario.plan[name] > 1)
     .map((name) => `${name} ${scenario.plan[name]}`);
-  const total = chips(scenario);
+  // the hardware that there is, also where the plan asks for more
+  const total = clusterChips(scenario.cluster) || chips(scenario);
   const how = [total > 1 && `${significant(total, 6)} ×`, labelOf(scenario.cluster.chip, catalog.chips)].filter(
     Boolean,
   );

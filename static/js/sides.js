@@ -4,24 +4,25 @@ import {
   deviceName,
   disturbance,
   doubtOf,
+  isTraced,
   loggedMfu,
   loggedRows,
   measuredChip,
   stepTime,
   total,
 } from "./measured.js";
-import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, complete, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /** @typedef {import("./types.js").Estimate} Estimate */
 /** @typedef {import("./types.js").Measurement} Measurement */
 /**
- * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
- * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement. `samples`: of a
+ * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement, or a traced program as its
+ * own ops predict it), "own" (what the chosen profile's own ops should take). `own`: those ops, where they predict it. `range_s`: the interval of a prediction, the spread of a measurement. `samples`: of a
  * step of a program that looks up no tokens. `logged`: what a log's own rate says, of one GPU or of nobody knows how many.
- * @typedef {{key: string, letter: "A" | "B", predicted: boolean, kind: string, name: string, extra: string, scenario: Scenario | null,
- *   estimate: Estimate | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
+ * @typedef {{key: string, letter: "A" | "B", predicted: boolean, kind: "predicted" | "measured" | "traced", name: string, extra: string, scenario: Scenario | null,
+ *   estimate: Estimate | null, own: import("./types.js").OwnPrediction | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
  *   step_s: number | null,
  *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
  *   range_s: [number, number] | null, tokens: number | null, samples: number | null,
@@ -36,8 +37,16 @@ import { pinned, pinOf } from "./url.js";
  */
 
 /**
+ * What an unconfirmed measurement seems to be of, where that is a whole step.
+ * @param {Measurement} measurement @param {import("./types.js").Catalog} catalog
+ */
+export const seemsOf = ({ proposed }, catalog) =>
+  proposed?.whole && proposed.scenario ? complete(proposed.scenario, catalog) : null;
+
+/**
  * The keys of both sides; "" where there is nothing to set against. What nobody chose follows the run: its own
- * prediction before it, and once the plan is moved away from it, the plan that ran before the one that is edited.
+ * prediction before it, and once the plan is moved away from it, the plan that ran before the one that is edited. A traced
+ * program stands there as its own ops predict it, before the catalogue's form of it once its scenario is known.
  * @param {Shown} shown @returns {[string, string]}
  */
 export function chosenSides(shown) {
@@ -46,7 +55,15 @@ export function chosenSides(shown) {
   if (!measured) return ["plan", ""];
   const run = `m:${measured}`;
   if (!measurement) return same(scenario, base) ? ["plan", run] : ["plan", ""];
-  if (!measuredScenario) return measurement.expected ? ["own", run] : ["", run];
+  if (isTraced(measurement) && measurement.expected) {
+    if (!measuredScenario) return [run, ""];
+    if (same(measuredScenario, scenario)) return [run, "plan"];
+  }
+  if (!measuredScenario && measurement.expected) return ["own", run];
+  if (!measuredScenario) {
+    const its = seemsOf(measurement, shown.catalog);
+    return [its && same(its, scenario) ? "plan" : "", run];
+  }
   if (same(measuredScenario, scenario)) return ["plan", run];
   return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];
 }
@@ -82,9 +99,9 @@ function rowsOf(measurement) {
 }
 
 /** Why nobody knows what a side's throughput would count; "" where that is known, or the side is not there yet. @param {Side} side */
-export function uncounted({ key, tokens, samples, logged, scenario, measurement, estimate }) {
+export function uncounted({ own, tokens, samples, logged, scenario, measurement, estimate }) {
   if (tokens || samples || logged || scenario || !(measurement || estimate)) return "";
-  if (key === "own" || measurement?.expected) return "no loss tells its tokens";
+  if (own || measurement?.expected) return "no loss tells its tokens";
   return measurement?.prediction ? "" : "its scenario is not known";
 }
 
@@ -114,30 +131,41 @@ function sideOf(key, letter, shown, known, beside) {
     const own = key === "plan";
     const scenario = own ? (shown.estimated ?? shown.scenario) : pinned(key, shown.base);
     const estimate = own ? shown.estimate : known.estimate(scenario);
-    return predictedSide(key, letter, scenario, estimate, namesOf(scenario, beside, shown.catalog), {
+    return predictedSide(key, letter, scenario, estimate, namesOf(scenario, beside, shown), {
       item: { scenario, label: describe(scenario, shown.catalog) },
       chip: chipOf(scenario, shown.catalog),
     });
   }
-  if (key === "own") {
-    const { measurement } = shown;
-    const estimate = measurement?.expected?.estimate ?? null;
-    const side = predictedSide(key, letter, null, estimate, ["its own ops", measurement?.label ?? ""], {
-      item: { expected: measurement?.id },
-      chip: chipRun(measurement, null, shown.catalog),
-    });
-    return { ...side, measurement: null, ...rowsOf(measurement) };
-  }
+  if (key === "own") return ownSide(key, letter, shown.measurement, shown);
   const id = key.slice(2);
   const measurement = shown.measured === id ? shown.measurement : known.measurement(id);
+  if (measurement?.expected && isTraced(measurement)) return ownSide(key, letter, measurement, shown);
   return measuredSide(key, letter, id, measurement, shown);
+}
+
+/**
+ * What the ops of a profile, or of a traced program, should take.
+ * @param {string} key @param {"A" | "B"} letter @param {Measurement | null} measurement @param {Shown} shown @returns {Side}
+ */
+function ownSide(key, letter, measurement, { catalog }) {
+  const own = measurement?.expected ?? null;
+  const traced = isTraced(measurement);
+  const label = measurement?.label ?? "";
+  const names = traced ? [label, "predicted from its own ops"] : ["its own ops", label];
+  const side = predictedSide(key, letter, null, own?.estimate ?? null, names, {
+    item: { expected: measurement?.id },
+    chip: chipRun(measurement, null, catalog),
+  });
+  return { ...side, kind: traced ? "traced" : "predicted", own, ...rowsOf(measurement) };
 }
 
 /** Changes that the two lines of a name have room for. */
 const MOST_CHANGES = 6;
 
-/** @param {Scenario} scenario @param {Side | null} beside @param {import("./types.js").Catalog} catalog */
-function namesOf(scenario, beside, catalog) {
+/** @param {Scenario} scenario @param {Side | null} beside @param {Shown} shown */
+function namesOf(scenario, beside, { catalog, measuredScenario }) {
+  if (beside?.kind === "traced" && measuredScenario && same(measuredScenario, scenario))
+    return ["the catalogue's form of it", ""];
   const [model, ...rest] = describe(scenario, catalog).split(" · ");
   const other = beside?.scenario;
   if (!other || !same(other.model, scenario.model)) return [model, rest.join(" · ")];
@@ -160,6 +188,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     extra,
     scenario,
     estimate,
+    own: null,
     measurement: null,
     item,
     chip,
@@ -197,11 +226,12 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     key,
     letter,
     predicted: false,
-    kind: measurement?.expected && step_s === null && !total(measurement.breakdown_s) ? "traced" : "measured",
+    kind: isTraced(measurement) ? "traced" : "measured",
     name: measurement?.label || id.slice(0, 8),
     extra: measurement ? deviceName(measurement) : "",
     scenario,
     estimate: null,
+    own: null,
     measurement,
     item: { measurement: id },
     chip: chipRun(measurement, scenario, catalog),

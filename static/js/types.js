@@ -46,7 +46,7 @@
  *   column; errors in percent, of rows for which a chip was `taken` apart where others name theirs
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
- *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number,
+ *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number, tokens_per_s?: number | null,
  *   predicted?: {step_time_s: number, peak_bytes: number, tokens: number, chips: number, mfu: number} | null}} Summary
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,

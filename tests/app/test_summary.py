@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from app.summary import scenario_of, summarize
-from estimator.scenario.measurement import Measurement
+from estimator.scenario.measurement import Measurement, Origin
 from tests.app.examples import LLAMA, MEASUREMENT, SCENARIO, scenario
 
 
@@ -22,6 +22,18 @@ def test_the_list_has_the_scenario_as_it_ran():
     found = summarize(ran, created_s=5.0)
     assert found.scenario["training"] == MEASUREMENT.scenario["training"] | {"experts": "grouped"}
     assert scenario_of(ran).training.experts == "grouped"
+
+
+def test_a_log_s_own_rate_is_that_of_all_gpus():
+    each = tuple({"step": at, "tokens_per_s_per_gpu": rate} for at, rate in enumerate((90.0, 100.0, 120.0)))
+    log = Measurement(
+        id="l", origin=Origin(kind="upload", format="log/torchtitan", producer="torchtitan"), world_size=4, rows=each
+    )
+    assert summarize(log, created_s=5.0).tokens_per_s == 400.0
+    whole = dataclasses.replace(log, rows=({"tokens_per_s": 300.0}, {"tokens_per_s": None}))
+    assert summarize(whole, created_s=5.0).tokens_per_s == 300.0
+    table = dataclasses.replace(log, origin=Origin(kind="upload", format="text/table"))
+    assert summarize(table, created_s=5.0).tokens_per_s is None
 
 
 def test_only_a_complete_and_possible_scenario_counts():

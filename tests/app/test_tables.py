@@ -138,5 +138,5 @@ def test_commands_import_pandas_only_for_its_files(tmp_path, command):
         "print(sorted({'pandas', 'pyarrow', 'openpyxl', 'torch', 'scipy'} & set(sys.modules)), file=sys.stderr)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stderr == "[]\n"
+    assert found.stderr.splitlines()[-1] == "[]"  # behind what is said of rows that are left out
     assert (tmp_path / "out.csv").stat().st_size > 0

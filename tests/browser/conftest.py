@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
-from tests.browser.server import ROOT, Server
+from tests.browser.server import Server
 
 WIDTHS = (1440, 390)
 SCHEMES = ("light", "dark")
@@ -32,23 +29,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
     finally:
         found.stop()
-
-
-@pytest.fixture(scope="session")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with ``result.json`` and ``trace.json.gz`` of a tiny step, measured here by the project's own runner."""
-    folder = tmp_path_factory.mktemp("measured")
-    scenario = {
-        "model": {"layers": 2, "hidden": 64, "heads": 2, "ffn": 128, "vocab": 256},
-        "cluster": {"chip": "h200-sxm", "chips_per_node": 1},
-        "training": {"seq_len": 32, "global_batch": 2, "precision": "fp32"},
-    }
-    (folder / "scenario.json").write_text(json.dumps(scenario))
-    command = [sys.executable, "-m", "runners", "step", "--scenario", str(folder / "scenario.json")]
-    where = ["--out", str(folder / "result.json"), "--trace", str(folder / "trace.json.gz")]
-    sizes = ["--device", "cpu", "--steps", "2", "--warmup", "1", "--label", "tiny step"]
-    subprocess.run([*command, *where, *sizes], cwd=ROOT, check=True, capture_output=True, timeout=300)
-    return folder
 
 
 OpenPage = Callable[..., Page]

@@ -33,6 +33,11 @@ def test_axe_finds_nothing_on_any_page(open_page: OpenPage) -> None:
     page.evaluate(AXE.read_text())
     wait_for_figures(page)
     wait_for_causes(page)
+    # what a colour stands for stays where the system chooses the others
+    page.emulate_media(forced_colors="active")
+    hues = "all => new Set(all.map((one) => getComputedStyle(one).backgroundColor)).size"
+    assert page.locator("#step-time .causes .swatch").evaluate_all(hues) > 3
+    page.emulate_media(forced_colors="none")
     found = _looked_at(page, "explore", LOOKS)
     for tab in ("Kernels", "Communication", "Memory", "Assumed", "Configuration"):
         page.get_by_role("tab", name=tab).click()

@@ -192,7 +192,7 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
         cause("untold", 2e-5),
     ]
     given = {"causes": causes, "step_s": 1.0, "from_s": 1.0, "names": names, "degrees": {"dp": "dp 4 → 8"}}
-    rows = call("figures/waterfall", "waterRows", given)
+    rows = call("figures/waterRows", "waterRows", given)
     assert sum(row["seconds"] for row in rows) == pytest.approx(sum(one["seconds"] for one in causes))
     assert [row["words"] for row in rows] == [
         "more FLOPs", "faster kernels", "dp 4 → 8, less overlap", "2 small ones",
@@ -200,4 +200,4 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     assert [row["first"] for row in rows] == [True, False, True, True]
     assert [row["from_s"] for row in rows] == pytest.approx([1.0, 1.3, 1.2, 1.4])
     many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
-    assert len(call("figures/waterfall", "waterRows", {**given, "causes": many})) == 10
+    assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10

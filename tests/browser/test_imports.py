@@ -22,6 +22,7 @@ from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
 
+CPU_STEP = ROOT / "tests" / "reference" / "cpu_step"
 REPORT = ROOT / "tests" / "reference" / "cs336_steps" / "report.txt"
 
 STEP_TIMES = """\
@@ -33,12 +34,12 @@ large_seq256 969,411,840 0.142913±0.001806 0.295382±0.001223
 """
 
 
-def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, measured):
+def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     page = open_page("/?measured=none")
     wait_for_figures(page)
     settled(page)
     assert points(page, "measured") == []
-    drop(page, measured / "trace.json.gz")
+    drop(page, CPU_STEP / "trace.json.gz")
     expect(page.locator(".import")).to_contain_text("1 measurement")
     expect_view(page, "explore")
     # of which scenario it is, nobody knows yet: its ops stand beside their own predictions, and beside no other
@@ -226,7 +227,7 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
     expect_view(page, "measurements")
     questions = page.locator("#details .questions")
     expect(questions).to_contain_text("In its rows H100 is NVIDIA H100 SXM 80 GB; B9 is unknown")
-    questions.get_by_role("button", name="correct the chips of its rows").click()
+    questions.get_by_role("button", name="change the chips of its rows").click()
     expect(questions.get_by_label("name in its rows")).to_have_value("B9")
     questions.get_by_label("chip of that name").select_option("Lab card")
     expect(questions).to_contain_text("B9 is Lab card")

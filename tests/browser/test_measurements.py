@@ -135,5 +135,6 @@ def test_another_model_or_chip_leaves_the_bundled_sample_behind(visit):
     page.select_option("#model", "gpt2")
     expect(measured).to_have_count(0)
     expect(side(page, "B")).to_contain_text("choose B")
+    assert query(page, "measured") == "none", "it does not come back with the next chip"
     page.get_by_role("button", name="Back to the sample").click()
     expect(measured).to_have_count(1)

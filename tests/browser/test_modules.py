@@ -335,3 +335,11 @@ def test_plans_of_a_range_of_chips_in_groups_that_cannot_be_told_apart(call):
     assert late[0]["found"]["scenario"]["plan"] == "unsure", "where all are too slow the quickest comes first"
     assert call("answers", "chipsNeeded", late, {**asked, "days": 0.1}) == 96
     assert call("answers", "chipsNeeded", sorted_, asked) == 0
+
+
+def test_a_plan_is_said_to_be_on_the_hardware_that_there_is(call):
+    """Also where its degrees ask for more, which is refused."""
+    scenario = {"model": "llama3-8b", "cluster": {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 4}}
+    scenario["plan"] = {"dp": 64, "tp": 1, "pp": 1, "cp": 1, "ep": 1}
+    named = {"models": [], "chips": [{"key": "h100-sxm", "label": "NVIDIA H100"}]}
+    assert "32 × H100 · dp 64" in call("scenario", "describe", scenario, named)

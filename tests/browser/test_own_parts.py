@@ -40,6 +40,22 @@ def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
     page.get_by_label("Save this model in this browser").click()
     assert json.loads(query(page, "model") or "")["experts"] == 16
     page.locator("details.ownpart summary").last.click()
+    # what cannot be is refused by its name, with its range and unit, and the one before stays
+    ownchip = page.locator("details.ownpart").last
+    for label, typed, why in (
+        ("bf16 dense", "1e30", "bf16 dense takes a number from 0 to 1 000 000 TFLOP/s."),
+        ("Memory", "0", "Memory takes a number above 0 and up to 1 000 000 GB."),
+        ("Multiprocessors", "1.5", "Multiprocessors takes a whole number from 1 to 10 000 000."),
+        ("Price", "-1", "Price takes a number from 0 to 10 000 $/h."),
+    ):
+        box = ownchip.get_by_label(label, exact=True)
+        was = box.input_value()
+        box.fill(typed)
+        page.keyboard.press("Tab")
+        expect(ownchip.locator(".problem:visible")).to_have_text(f"Refused: {typed}. {why}")
+        box.fill(was)
+        page.keyboard.press("Tab")
+        expect(ownchip.locator(".problem:visible")).to_have_count(0)
     page.get_by_label("Bandwidth").fill("6.7")
     page.keyboard.press("Tab")
     wait_for_change(page, before)

@@ -221,6 +221,21 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(side(page, "A")).to_contain_text("predicted")
     expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
+    # a log that names its run lands beside its own prediction, with what it was and on what it ran as the questions
+    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"'
+    steps = "".join(f'{{{run}, "step": {at}, "step_time_s": 0.4{at}}}\n' for at in range(4))
+    (tmp_path / "run.jsonl").write_text(steps)
+    drop(page, tmp_path / "run.jsonl")
+    expect(proposal).to_contain_text("What was this? GPT-2 XL · 8 × H100 SXM 80 GB · dp 8")
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(side(page, "B")).to_contain_text("run.jsonl")
+    asked = proposal.get_by_label("run.jsonl: ran on")
+    expect(asked).to_have_value("h100-sxm")
+    expect(proposal).to_contain_text("the log says H100, and SXM is its usual form")
+    asked.select_option("h200-sxm")
+    expect(side(page, "A")).to_contain_text("H200")
+    expect(side(page, "B")).to_contain_text("H200")
+    expect(proposal).to_be_hidden()
 
 
 def _give(what: Locator, label: str, number: str) -> None:
@@ -247,8 +262,11 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
     drop(page, path)
-    expect(side(page, "A")).to_contain_text("its own ops")
-    expect(side(page, "B")).to_contain_text("traced")
+    # nothing ran: what stands there is its own ops' prediction, and nothing is called measured
+    expect(side(page, "A")).to_contain_text("traced")
+    expect(side(page, "A")).to_contain_text("predicted from its own ops")
+    expect(side(page, "B")).to_contain_text("choose B")
+    expect(page.locator("#step-time .sub")).to_contain_text("nothing ran")
     expect(page.locator("#own-problems")).to_have_text("aten::nonzero where a mask holds is not known. Pad it.")
     (url,) = asked
     assert re.search(r"chip=.*&batch=\d+&seq=\d+&precision=", url)
@@ -266,3 +284,40 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(what).to_contain_text("Each of 24 ranks")
     expect(what.get_by_label("Pipeline schedule")).to_have_value("1f1b")
     expect(what.locator("tr", has_text="bubble")).to_have_count(1)
+    # once its scenario is known its own prediction stays, and the catalogue's form stands beside it
+    step = page.locator("#tile-step-time dd")
+    own = step.locator("> b").inner_text()
+    proposal = page.locator("#proposal")
+    proposal.get_by_role("button", name="Confirm").click()
+    expect(side(page, "B")).to_contain_text("predicted")
+    settled(page)
+    expect(side(page, "A")).to_contain_text("traced")
+    expect(step.locator("> i")).to_have_text(own)
+    form = step.locator("> b").inner_text()
+    assert form != own
+    wait_for_causes(page)
+    expect(page.locator("#step-time .sub")).to_contain_text("B is the catalogue's form")
+    expect(side(page, "B")).to_contain_text("the catalogue's form of it")
+    expect(proposal).to_contain_text(f"Its own ops should take {own} ms")
+    expect(proposal).to_contain_text(f"the catalogue's form of it {form} ms")
+    whose = page.locator(".panel .whose")
+    expect(whose).to_contain_text(f"the catalogue's form of it: {form} ms, its own ops {own} ms")
+    expect(page.locator("#explore .details > [role=note]")).to_contain_text("are of A, the program's own ops")
+    # a slider moves that form, from the plan that was traced, and says so
+    page.locator('[data-field="training.global_batch"] input[type=range]').focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#step-time .sub")).to_contain_text("A is the catalogue's form of the traced program")
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(whose).to_contain_text("its own ops")
+    whose.get_by_role("button", name="Its own ops as A").click()
+    expect(step.locator("> i")).to_have_text(own)
+    # and so it is called wherever it stands
+    page.keyboard.press("Control+k")
+    found = page.locator("dialog[open]")
+    found.get_by_role("textbox").fill("open gpt2.py")
+    expect(found.locator("li").first).to_contain_text("traced program")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Measured").click()
+    line = page.locator('#items tr[data-item^="m:"]', has_text="gpt2.py")
+    expect(line).to_contain_text("traced")
+    expect(line).not_to_contain_text("measured")

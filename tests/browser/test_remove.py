@@ -14,26 +14,32 @@ from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
 
+LONG = "a grid to delete, named at length"
 GRID = ROOT / "tests" / "reference" / "h200" / "recompute-1.json"
 
 
 def test_an_upload_is_deleted_when_asked_twice_and_is_no_more_open(open_page, drop, tmp_path):
     path = tmp_path / "grid.json"
-    path.write_text(json.dumps(json.loads(GRID.read_text()) | {"label": "a grid to delete"}))
+    path.write_text(json.dumps(json.loads(GRID.read_text()) | {"label": LONG}))
     page = open_page("/?view=measurements&measured=none")
     drop(page, path)
-    line = page.locator("#items [data-item]", has_text="a grid to delete")
+    line = page.locator("#items [data-item]", has_text=LONG)
     expect(line).to_have_count(1)
-    expect(page.locator("#details", has_text="a grid to delete")).to_be_visible()
-    line.get_by_role("button", name="Delete a grid to delete", exact=True).click()
+    expect(page.locator("#details", has_text=LONG)).to_be_visible()
+    delete = line.get_by_role("button", name=f"Delete {LONG}", exact=True)
+    page.set_viewport_size({"width": 800, "height": 900})
+    box, kind = delete.bounding_box(), line.locator("td").nth(2).bounding_box()
+    assert box["x"] + box["width"] <= kind["x"], "it lies over no other column"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    delete.click()
     expect(line).to_have_count(1)
-    line.get_by_role("button", name="Delete a grid to delete for good").click()
+    line.get_by_role("button", name=f"Delete {LONG} for good").click()
     expect(line).to_have_count(0)
     expect(page.locator("#details")).to_be_hidden()
     assert "open=" not in page.url
     page.reload()
     expect(page.locator("#items [data-item]").first).to_be_visible()
-    expect(page.locator("#items [data-item]", has_text="a grid to delete")).to_have_count(0)
+    expect(page.locator("#items [data-item]", has_text=LONG)).to_have_count(0)
 
 
 def test_one_of_several_of_a_file_cannot_be_deleted_alone(open_page, drop, tmp_path):

@@ -225,6 +225,7 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
         ("least", "1.5", "A whole number of at least 1 is needed."),
         ("batch", "0", "A whole number of at least 1 is needed."),
         ("days", "-1", "A number above 0 is needed, or none."),
+        ("usd", "1e30", "A chip-hour costs from 0 to 10 000 dollars."),
         ("tokens", "many", "A number of tokens is needed, as in 300 B or 1 T."),
     ):
         box = page.locator(f"#search-{name}")
@@ -235,6 +236,29 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
         box.fill(before)
         box.press("Enter")
         expect(problem).to_have_count(0)
+
+
+CUT = """() => [...document.querySelectorAll("#search main select")].filter((one) => {
+    const [style, on] = [getComputedStyle(one), document.createElement("canvas").getContext("2d")];
+    on.font = `${style.fontSize} ${style.fontFamily}`;
+    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - ARROW_PX;
+    return one.clientWidth && on.measureText(one.selectedOptions[0].text).width > room;
+}).map((one) => one.getAttribute("aria-label"))""".replace("ARROW_PX", "18")
+
+
+def test_the_batch_is_said_to_be_explore_s_and_one_press_takes_a_usual_one(visit):
+    page = visit("/?view=search&model=llama3.2-1b&chip=h200-sxm&chips_per_node=4&dp=4&seq_len=2048&global_batch=16")
+    expect(page.locator(ROWS).first).to_be_visible()
+    expect(page.locator("#cells .sub")).to_have_text("least step time; click: B")
+    words = page.locator("#search .search-form .hint").first
+    expect(words).to_have_text("32.8 k tokens a step, the batch of Explore: take 256 sequences")
+    page.set_viewport_size({"width": 390, "height": 844})
+    settled(page)
+    assert page.evaluate(CUT) == []
+    page.set_viewport_size({"width": 1440, "height": 900})
+    words.get_by_role("button").click()
+    assert query(page, "global_batch") == "256"
+    expect(words).to_have_text("524 k tokens a step, the batch of Explore", use_inner_text=True)
 
 
 def test_plans_of_an_older_search_are_dimmed_behind_a_refusal(visit):

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.looking import query, settled, wait_for_causes, wait_for_figures
+from tests.browser.server import ROOT
 
 
 def _saved(page: Page, folder: Path, what: str, text: str) -> Path:
@@ -68,11 +69,10 @@ def test_a_report_opens_offline_and_again_here(page: Page, open_page: OpenPage, 
         settled(other)
 
 
-def test_what_the_other_server_lacks_comes_with_the_file(open_page: OpenPage, measured: Path, tmp_path: Path,
-                                                         drop: Any) -> None:  # fmt: skip
+def test_what_the_other_server_lacks_comes_with_the_file(open_page: OpenPage, tmp_path: Path, drop: Any) -> None:
     page = open_page(refusals=(422,))
     wait_for_figures(page)
-    result = json.loads((measured / "result.json").read_text())
+    result = json.loads((ROOT / "tests" / "reference" / "cpu_step" / "result.json").read_text())
     taken = [{"id": "broken", "kernels": 5}, result | {"id": "not-here", "label": "from elsewhere"}]
     link = "?a=plan&b=m%3Anot-here&measured=not-here"
     file = tmp_path / "page.json"

@@ -16,3 +16,5 @@ def test_an_unknown_model_is_refused_in_a_sentence(visit, name, remedy):
     alerts = page.get_by_role("alert").filter(has_text=f"'{name}' is not in the catalogue of models")
     expect(alerts.first).to_contain_text(remedy)
     assert max(len(text) for text in alerts.all_inner_texts()) < 250
+    # nothing is on its way, so that nothing keeps a place for it
+    expect(page.locator("#explore main .card:visible")).to_have_count(0)

@@ -84,6 +84,16 @@ def test_a_sequence_that_was_cut_is_said():
     assert note.startswith("sequences have 4 tokens instead of 8")
 
 
+def test_a_config_that_asks_for_more_modules_than_anybody_builds_is_refused_at_once():
+    for config, words in (
+        ({"model_type": "llama", "num_hidden_layers": 10**7}, "num_hidden_layers = 10,000,000"),
+        ({"model_type": "llava", "text_config": {"model_type": "gpt2", "n_layer": 10**5}}, "n_layer = 100,000"),
+        ({"model_type": "mixtral", "num_local_experts": 10**6}, "num_local_experts = 1,000,000"),
+    ):
+        with pytest.raises(InputProblems, match=words):
+            made(config)
+
+
 def test_a_field_that_is_wrong_is_named_and_an_input_that_no_config_tells():
     with pytest.raises(InputProblems, match=r"is no config of bert: .*hidden_act"):
         made({"model_type": "bert", "hidden_act": 5})

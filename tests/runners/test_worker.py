@@ -11,19 +11,8 @@ import pytest
 
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
 from runners.worker import Cancelled, raise_cancelled
-from tests.forks import run_forked
+from tests.forks import run_forked, run_in_fork
 from tests.runners.examples import ROOT, limited, run_module, scenario_json, too_large, write_scenario
-
-
-def start(folder, job, command=()):
-    write_job(folder, job)
-    module = (sys.executable, "-m", "runners", "step", "--job", str(folder))
-    return subprocess.Popen((*command, *module), cwd=ROOT, stderr=subprocess.PIPE, text=True)
-
-
-def end(process):
-    _, errors = process.communicate(timeout=240)
-    return process.returncode, errors
 
 
 def test_a_second_signal_disturbs_nothing_that_the_first_began():
@@ -53,12 +42,15 @@ def test_out_of_memory_is_a_result(tmp_path):
 
 
 def test_a_stopped_run_is_cancelled(tmp_path):
-    process = start(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=100_000))
+    write_job(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=100_000))
+    command = (sys.executable, "-m", "runners", "step", "--job", str(tmp_path))
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
     while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert end(process)[0] == 143
+    process.communicate(timeout=240)
+    assert process.returncode == 143
     assert read_measurement(tmp_path / RESULT_FILE).status == "cancelled"
     assert last_state(tmp_path)["message"] == "stopped on request"
 
@@ -108,17 +100,20 @@ def test_a_process_that_is_done_waits_for_no_thread(tmp_path):
     assert (done.returncode, done.stderr.partition(".")[0]) == (2, "world_size: one process has nobody to talk to")
 
 
+def _with_a_broken_loss(arguments: list[str]) -> int:
+    import runners.train_step
+    from runners.__main__ import main
+
+    def broken(*_, **__):
+        raise ArithmeticError("the sum is off")
+
+    runners.train_step.loss_of = broken
+    return main(arguments)
+
+
 def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
     write_job(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=1, warmup=0))
-    code = (
-        "import sys, runners.train_step as t\n"
-        "def broken(*a, **k): raise ArithmeticError('the sum is off')\n"
-        "t.loss_of = broken\n"
-        "from runners.__main__ import main\n"
-        "sys.exit(main(sys.argv[1:]))"
-    )
-    command = (sys.executable, "-c", code, "step", "--job", str(tmp_path))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = run_in_fork(_with_a_broken_loss, ("step", "--job", str(tmp_path)), ROOT)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     result = read_measurement(tmp_path / RESULT_FILE)
@@ -128,20 +123,22 @@ def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
 
 def test_a_job_that_cannot_be_measured_fails_with_field_and_remedy(tmp_path):
     scenario = scenario_json(plan={"tp": 2}, cluster={"chips_per_node": 2})
-    code, errors = end(start(tmp_path, Job(scenario=scenario, device="cpu")))
-    assert code == 2
-    assert errors == (
+    write_job(tmp_path, Job(scenario=scenario, device="cpu"))
+    done = run_forked("step", "--job", str(tmp_path), cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr == (
         "plan.tp: tp = 2, but 1 process runs. "
         "Set plan and cluster to 1 chip, or start 2 processes (torchrun --nproc-per-node 2).\n"
     )
     assert read_measurement(tmp_path / RESULT_FILE).status == "failed"
-    assert last_state(tmp_path)["message"] == errors.strip()
+    assert last_state(tmp_path)["message"] == done.stderr.strip()
 
 
 def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
-    code, errors = end(start(tmp_path, Job(scenario=scenario_json(dp=2), world_size=2, device="cpu")))
-    assert code == 2
-    assert errors.startswith("world_size: the job wants 2 processes, 1 run. Start it with torchrun")
+    write_job(tmp_path, Job(scenario=scenario_json(dp=2), world_size=2, device="cpu"))
+    done = run_forked("step", "--job", str(tmp_path), cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("world_size: the job wants 2 processes, 1 run. Start it with torchrun")
 
 
 def run_to(result, *arguments):

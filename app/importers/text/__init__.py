@@ -24,6 +24,7 @@ from app.importers.text.kinds import (
     layer_costs,
     measured_runs,
     op_sums,
+    same_run,
     step_times,
     timings,
 )
@@ -34,7 +35,7 @@ from app.importers.text.reading import Decisions, compact
 from app.importers.text.values.devices import candidates
 from app.importers.text.values.figures import columns_of
 from estimator.scenario import catalog
-from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
+from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured, chips_of_rows
 from estimator.scenario.units import counted
 from estimator.validation.spellings import chips_of_row
 
@@ -132,6 +133,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
                 device=_device(kind, reading.rows, document),
                 world_size=_world_size(reading.rows),
                 rows=tuple(reading.rows),
+                steps_s=same_run.steps_of_one_run(reading.rows) if kind is step_times else (),
                 collectives=tuple(reading.collectives),
                 kernels=tuple(sorted(reading.kernels, key=lambda one: -one.total_s)[: limits.kernels]),
                 samples=reading.samples,
@@ -140,6 +142,8 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
                 status="ok" if any_measured(reading.rows) else "oom",
             )
         )
+    if {kind for kind, _ in groups.values()} == {generic} and (chart := _chart(document)):
+        return _as_logs(chart, text, limits, damage)
     if {kind for kind, _ in groups.values()} == {generic} and (run := _run(document, filename)) is not None:
         return dataclasses.replace(_as_log(run, text, limits, damage), tables=tables)
     if {kind for kind, _ in groups.values()} <= VAGUE_KINDS:
@@ -150,7 +154,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
     _share_softmax(measurements)
     measurements = _same_machine(measurements, parts)
-    warnings += step_times.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
+    warnings += same_run.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
     return Imported(
         measurements=tuple(measurements),
@@ -166,6 +170,21 @@ def _run(document: Document, filename: str) -> Measurement | None:
     if len(tables) != 1 or len(document.blocks) > 1:
         return None
     return trainers.read_columns(tables[0].columns, tables[0].rows, filename)
+
+
+def _chart(document: Document) -> list[Measurement]:
+    """The runs of a chart of Weights & Biases, where the text is one."""
+    tables = [block for block in document.blocks if isinstance(block, Table) and block.form == "delimited"]
+    return trainers.read_chart(tables[0].columns, tables[0].rows) if len(tables) == len(document.blocks) == 1 else []
+
+
+def _as_logs(logs: list[Measurement], text: str, limits: Limits, damage: str) -> Imported:
+    each = [_as_log(log, text, limits, damage) for log in logs]
+    return dataclasses.replace(
+        each[0],
+        measurements=tuple(one.measurements[0] for one in each),
+        warnings=tuple(dict.fromkeys(warning for one in each for warning in one.warnings)),
+    )
 
 
 def _as_log(log: Measurement, text: str, limits: Limits, damage: str) -> Imported:
@@ -283,6 +302,5 @@ def _device(kind: ModuleType, rows: list[dict[str, object]], document: Document)
 
 
 def _world_size(rows: list[dict[str, object]]) -> int:
-    sizes = {ranks for row in rows if isinstance(ranks := row.get("world_size", row.get("gpus")), int)}
-    only = sizes.pop() if len(sizes) == 1 else 1
-    return only if isinstance(only, int) and only > 0 else 1
+    sizes = chips_of_rows(rows)
+    return sizes.pop() if len(sizes) == 1 else 1

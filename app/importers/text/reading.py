@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.importers.text.layout.document import Block, Table, place
-from app.importers.text.values.cells import cell
+from app.importers.text.values.cells import cell, says_oom
 from app.importers.text.values.figures import Findings
 from estimator.scenario.measurement import Kernel, MeasuredCollective, Warning
+from estimator.scenario.units import counted
+from estimator.validation.spellings import says_yes
 
 WIDE_SPREAD_FRAC = 0.1
 
@@ -37,17 +40,31 @@ class Reading:
 
 MEASURED = ("_s", "_per_s", "_bytes")
 """How the names of columns end that hold a time, a rate or a size."""
-_YES = ("true", "yes", "1", "y")
+_TIMED = ("_s", "_per_s", "_per_s_per_gpu")
+FAILED = re.compile(r"fail|error|crash|timeout|timed.out|cancel|killed|abort|exception", re.IGNORECASE)
 
 
-def row_status(row: dict[str, Any], *, oom: bool) -> str:
+def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
     """Say ``oom`` of a row where a cell says so and no other holds a time, a rate or a size; such a cell is empty.
 
-    So does a yes in a column of that name.
+    A yes in a column of that name says it of the whole row: times and rates beside it are emptied, and noted.
     """
-    oom = oom or str(row.get("oom", "")).lower() in _YES
+    if says_yes(str(row.get("oom", ""))) or says_oom(str(row.get("status", ""))):
+        timed = [key for key, value in row.items() if isinstance(value, (int, float)) and key.endswith(_TIMED)]
+        if any(row[key] for key in timed):
+            findings.beside_oom.append(findings.line)
+        row.update(dict.fromkeys(timed))
+        findings.zero = [line for line in findings.zero if line != findings.line or not line]
+        return "oom"
     figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(MEASURED))
-    return "oom" if oom and not any(figures) else "ok"
+    if oom and not any(figures):
+        return "oom"
+    return "failed" if FAILED.search(str(row.get("status", ""))) else "ok"
+
+
+def _lines(count: int, lines: Sequence[int], blocks: Sequence[Block]) -> str:
+    """The place of the first of some lines; that of the table where none is known."""
+    return place(blocks[0], next((line for line in lines if line), 0)) if count else ""
 
 
 def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequence[Block]) -> list[Warning]:
@@ -84,6 +101,20 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             f"the header, as in '{headers[0]} (ms)', and import again"
         )
         found.append(Warning(code="unit-missing", message=message, where=where))
+    if findings.beside_oom:
+        count = len(findings.beside_oom)
+        message = (
+            f"{counted(count, 'row')} {'says' if count == 1 else 'say'} out of memory beside a time or a rate;"
+            " what ran out of memory took none, so that such figures were emptied"
+        )
+        found.append(Warning(code="oom-beside-time", message=message, where=_lines(count, findings.beside_oom, blocks)))
+    if findings.zero:
+        count = len(findings.zero)
+        message = (
+            f"{count} {'time of a step is' if count == 1 else 'times of steps are'} 0 and kept as printed: no step"
+            " takes none. Leave the cell empty where nothing was measured, and import again"
+        )
+        found.append(Warning(code="zero", message=message, where=_lines(count, findings.zero, blocks)))
     negative = sum(_negative(row) for row in rows)
     if negative:
         found.append(
@@ -91,7 +122,7 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
                 code="negative",
                 message=f"{negative} {'time is' if negative == 1 else 'times are'} below zero and kept as printed: "
                 "none can be. Correct the file, and import it again",
-                where=where,
+                where=_lines(negative, findings.below_zero, blocks),
             )
         )
     wide = sum(_wide(row) for row in rows)

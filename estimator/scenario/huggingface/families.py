@@ -127,6 +127,7 @@ def deepseek(k: Keys) -> dict[str, Any]:
             "head_dim": k.count("qk_nope_head_dim") + rotary,
             "moe_ffn": k.count("moe_intermediate_size"),
             "shared_experts": k.optional("n_shared_experts"),
+            **_groups(k),
             "dense_layers": k.optional("first_k_dense_replace"),
             "kv_lora_rank": k.count("kv_lora_rank"),
             "q_lora_rank": k.optional("q_lora_rank"),
@@ -136,9 +137,15 @@ def deepseek(k: Keys) -> dict[str, Any]:
     )
 
 
+def _groups(k: Keys) -> dict[str, Any]:
+    """Groups of experts, where a token cannot choose from all of them."""
+    groups, chosen = k.optional("n_group"), k.optional("topk_group")
+    return {"expert_groups": groups, "top_groups": chosen} if 0 < chosen < groups else {}
+
+
 def gpt_oss(k: Keys) -> dict[str, Any]:
     """GPT-OSS: biases in router and experts, attention sinks, every second layer without a window."""
     fields = rms_blocks(k) | attention_bias(k) | experts(k)
     sliding = [index % 2 == 0 for index in range(fields["layers"])]
-    always = {"ffn_bias": True, "router_bias": True, "attention_sinks": True}
+    always = {"ffn_bias": True, "router_bias": True, "attention_sinks": True, "clamped_ffn": True}
     return fields | always | windows(k, fields["layers"], sliding, "sliding_window")

@@ -20,6 +20,7 @@ from estimator.validation.predicted_rows import (
     attention,
     collectives,
     measured_runs,
+    said_scenario,
     sequence,
     steps,
     text_attention,
@@ -27,8 +28,8 @@ from estimator.validation.predicted_rows import (
     toy_parallel,
 )
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, chip_named, chips_said
-from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
-from estimator.validation.score import Errors, errors
+from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered, unknown_rows
+from estimator.validation.score import Errors, errors, ran_out
 from estimator.validation.spellings import LONGEST_NAME, chips_of_row, gpu_of_row
 
 RowOf = Callable[[Mapping[str, Any], TableDevice], dict[str, float]]
@@ -107,7 +108,7 @@ def predicted_table(
     whatever ``chip`` is. Columns are where the row has a number in them. Rows
     that no formula covers, and those that were not measured, stay empty.
     """
-    row_of = PREDICTED.get(measurement.origin.format)
+    row_of, unknown = _formula_of(measurement, chip)
     assumed: dict[str, None] = {}
 
     @cache
@@ -122,7 +123,7 @@ def predicted_table(
     own = [_chip_of_row(row, chip, form, said) for row in measurement.rows]
     if not chip and not any(key for key, _ in own):
         whys = dict.fromkeys(why for _, why in own) or {NO_CHIP: None}
-        why = "; ".join(whys) if row_of else UNKNOWN_ROWS
+        why = "; ".join(whys) if row_of else unknown
         return replace(unpredicted_table(measurement, why), names=_names(measurement, [None] * len(own)))
     for key, why in own:
         if key and why and why != NO_CHIP:
@@ -132,6 +133,8 @@ def predicted_table(
         _formula(row_of, row, place) if row_of and place and status_of_row(row) in ("ok", OOM) else {}
         for row, place in zip(measurement.rows, places, strict=True)
     ]
+    if starts := _starts(measurement):
+        formulas[0] = {}
     found = tuple(map(_columns, measurement.rows, formulas))
     needs = [
         (status_of_row(row), formula.get(NEEDED, 0.0), place.hardware.memory_bytes if place else 0.0)
@@ -147,7 +150,9 @@ def predicted_table(
     reasons = tuple(
         why
         if place is None
-        else _out_of_memory(*need) or _reason(measurement.origin.format, row, predicted, row_of, place)
+        else _out_of_memory(*need)
+        or (starts if row is measurement.rows[0] else "")
+        or _reason(measurement.origin.format, row, predicted, row_of, place, unknown)
         for row, predicted, place, (_, why), need in zip(measurement.rows, found, places, own, needs, strict=True)
     )
     return PredictedTable(
@@ -156,13 +161,34 @@ def predicted_table(
         reasons=reasons,
         errors={column: errors(some) for column, some in percent.items()},
         assumptions=tuple(assumed),
-        unpredicted="" if percent else _why_not(measurement, row_of, places, reasons),
+        unpredicted="" if percent else _why_not(measurement, row_of, places, reasons, unknown),
         doubt=_doubt(measurement.origin.format, percent),
         taken_errors={column: errors(some) for column, some in of_taken.items()},
         taken=place_of(chip).label if of_taken else "",
         names=_names(measurement, places),
         fits=_fits(needs),
     )
+
+
+def _formula_of(measurement: Measurement, chip: str | Chip) -> tuple[RowOf | None, str]:
+    """What predicts each row of a measurement, else why nothing does."""
+    form = measurement.origin.format
+    if form in PREDICTED or not form.startswith(LOGS):
+        return PREDICTED.get(form), unknown_rows(form, measurement.rows)
+    found = said_scenario.scenario_of_log(measurement, chip)
+    if isinstance(found, str):
+        return None, found.removesuffix(".")
+    return lambda row, place: said_scenario.log_row(found, place), UNKNOWN_ROWS
+
+
+LOGS = ("log/", "tensorboard", "trainer-state", "golden-values")
+"""How formats begin whose rows are steps of one run."""
+
+
+def _starts(measurement: Measurement) -> str:
+    """Why the first row of a log is held against nothing; "" where it is a step like any other."""
+    slow = any(one.code in ("first-step-slow", "first-step-left-out") for one in measurement.warnings)
+    return "the first logged step may hold start-up work" if slow and measurement.rows else ""
 
 
 def _fits(needs: Sequence[tuple[str, float, float]]) -> Fits:
@@ -181,8 +207,7 @@ def _out_of_memory(status: str, needed: float, there: float) -> str:
     """Why a row that ran out of memory has no prediction: what it is predicted to need; "" where nothing tells."""
     if status != OOM or not needed:
         return ""
-    sizes = f"{needed / 1e9:,.1f} of {there / 1e9:,.1f} GB"
-    return f"it ran out of memory{', as predicted: ' if needed > there else ', though predicted to need '}{sizes}"
+    return ran_out(needed, there)
 
 
 MOST_REASONS = 3
@@ -237,14 +262,19 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
 
 
 def _reason(
-    form: str, row: Mapping[str, Any], predicted: Mapping[str, float], row_of: RowOf | None, place: TableDevice
+    form: str,
+    row: Mapping[str, Any],
+    predicted: Mapping[str, float],
+    row_of: RowOf | None,
+    place: TableDevice,
+    unknown: str,
 ) -> str:
     if predicted:
         return ""
     if (status := status_of_row(row)) != "ok":
         return f"{ROW_NOT_MEASURED}: {status}"
     if row_of is None:
-        return UNKNOWN_ROWS
+        return unknown
     if _formula(row_of, row, place):
         return ROW_WITHOUT_NUMBERS
     return (_refusal(row_of, row, place) if form.startswith("text/") else "") or uncovered(form, [row])
@@ -264,9 +294,10 @@ def _why_not(
     row_of: RowOf | None,
     places: Sequence[TableDevice | None],
     reasons: Sequence[str],
+    unknown: str,
 ) -> str:
     if row_of is None:
-        return UNKNOWN_ROWS
+        return unknown
     rows = [(row, place) for row, place in zip(measurement.rows, places, strict=True) if status_of_row(row) == "ok"]
     if not rows:
         return NOT_MEASURED

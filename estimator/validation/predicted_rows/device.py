@@ -11,12 +11,11 @@ from typing import Any
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
-from estimator.scenario.hardware import Chip, Cluster
+from estimator.scenario.hardware import Chip, Cluster, chips_of_a_node
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, chip_from_json, cluster_from_json, scenario_from_json
-from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.spellings import chips_of_row, gpu_of_row
 
 NEEDED = "needed_bytes"

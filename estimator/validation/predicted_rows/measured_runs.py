@@ -7,7 +7,7 @@ from typing import Any
 
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB
-from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice
 from estimator.validation.score import Skipped, predict_rows
 
 RATES = ("measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu")
@@ -21,6 +21,8 @@ def run_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     cells = {name: _cell(value) for name, value in row.items()} | {"hardware": place.hardware.name.strip() or OWN}
     own = {} if isinstance(place.chip, str) else {cells["hardware"]: place.chip}
     (found,) = predict_rows([cells], place.calibration, own)
+    if isinstance(found, Skipped) and found.needed_bytes:
+        return {NEEDED: found.needed_bytes}
     if isinstance(found, Skipped):
         remedy = "Correct the row, and import the table again."
         raise InputProblems([Problem(field=found.source_id or "row", message=found.reason, remedy=remedy)])

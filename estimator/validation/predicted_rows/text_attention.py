@@ -18,31 +18,15 @@ from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import Number
 from estimator.validation.predicted_rows.attention import fused_ops, naive_ops, recomputed_backward_ops, tile_columns
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
+from estimator.validation.swept_attention import FP32_BYTES, SWEPT_BATCH, WIDTHS, WRITTEN_OUT_BYTES, kept_bytes
 
-WIDTHS = ("head_dim", "d_model", "d", "d_head", "dim", "hidden", "embed_dim", "d_k")
-"""Under which names a table has the width of its only head."""
 NAIVE = {"torch", "pytorch", "eager", "naive", "native", "standard", "baseline", "reference", "vanilla", "uncompiled",
          "not compiled", ""}  # fmt: skip
 COMPILED = {"compiled", "torch.compile", "compile", "jit"}
 FUSED = {"triton": "sdpa", "sdpa": "sdpa", "torch_sdpa": "sdpa", "flash": "flash", "fa2": "flash", "flash2": "flash",
          "flashattention": "flash", "flash_attention": "flash"}  # fmt: skip
-SWEPT_BATCH, COMPARED_BATCH = 8, 1
-FP32_BYTES = 4.0
-WRITTEN_OUT_BYTES = 12.0
-"""A row of a softmax written out keeps its sum in fp32 and the place of its maximum as int64."""
+COMPARED_BATCH = 1
 PASSES = {"forward": ("forward",), "backward": ("backward",), "forward_backward": ("forward", "backward")}
-
-
-def kept_bytes(
-    batch: Number, length: Number, width: Number, *, row_bytes: Number = 0.0, widened: bool = False
-) -> Number:
-    """What eager fp32 attention keeps for its backward: B·S²·4 + 4·B·S·d·4, softmax's output and q, k, v, output.
-
-    ``row_bytes``: of each row of the scores beside them; ``widened``: two more of B·S·d·4, where torch.compile built
-    its graph anew for any length.
-    """
-    one = FP32_BYTES * batch * length * width
-    return FP32_BYTES * batch * length * length + (6.0 if widened else 4.0) * one + row_bytes * batch * length
 
 
 def peak_bytes(

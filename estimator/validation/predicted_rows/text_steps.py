@@ -12,10 +12,9 @@ from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
-from estimator.validation.csv_row import SHARDINGS
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
-from estimator.validation.spellings import precision_of
+from estimator.validation.spellings import precision_of, sharding_of
 
 BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
 """Columns that say how many sequences a step has, the surest first."""
@@ -30,7 +29,7 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of step times whose model the catalogue knows."""
     if "catalogue_model" not in row or "seq_len" not in row:
         return {}
-    scenario = _scenario(row, place)
+    scenario = scenario_of_text_row(row, place)
     one = estimated(scenario, place.calibration)
     parts = {part: part_s(one, part) for part in PARTS}
     return {
@@ -40,11 +39,11 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
         "peak_bytes": one.memory.peak_bytes,
         "peak_memory_bytes": one.memory.peak_bytes,
         NEEDED: one.memory.reserved_bytes,
-        **_rates(scenario, one.step_time_s),
+        **rates(scenario, one.step_time_s),
     }
 
 
-def _rates(scenario: Scenario, step_s: float) -> dict[str, float]:
+def rates(scenario: Scenario, step_s: float) -> dict[str, float]:
     """Tokens and sequences a second, of all GPUs and of one."""
     each = {"tokens_per_s": scenario.tokens / step_s, "samples_per_s": scenario.training.global_batch / step_s}
     return {**each, **{f"{name}_per_gpu": rate / scenario.plan.chips for name, rate in each.items()}}
@@ -70,7 +69,8 @@ def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
     }
 
 
-def _scenario(row: Row, place: TableDevice) -> Scenario:
+def scenario_of_text_row(row: Row, place: TableDevice) -> Scenario:
+    """Return the scenario of a line, what it leaves out assumed; raise InputProblems."""
     known, ranks = _known(row, place), _ranks(row, place)
     if ranks == 1:
         return _of_one_rank(known, place, None)
@@ -162,11 +162,12 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if row.get("dp") is not None and whole(row, "dp") != dp:
         raise _problem("dp", f"{row['dp']} is not {ranks} GPUs over tp · pp · cp = {inner}")
     plan: dict[str, Any] = {**degrees, "dp": dp}
-    stated = str(row.get("sharding") or row.get("strategy") or "").strip().lower()
-    if stated and stated not in SHARDINGS:
+    stated = str(row.get("sharding") or row.get("strategy") or "").strip()
+    sharding = sharding_of(stated)
+    if stated and not sharding:
         raise _problem("sharding", f"{stated[:40]!r} is none that is known; write ddp, zero1, zero2, zero3 or fsdp")
     if stated:
-        plan["sharding"] = SHARDINGS[stated]
+        plan["sharding"] = sharding
     elif dp * degrees["cp"] > 1:
         plan["sharding"] = "fsdp" if degrees["pp"] == 1 else "zero1"
         words = "data parallel under FSDP" if inner == 1 else f"{plan['sharding']} over what is left"

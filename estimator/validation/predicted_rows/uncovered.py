@@ -25,6 +25,21 @@ SHOWN = 3
 LONGEST = 40
 
 
+def unknown_rows(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say why rows of no known kind are not predicted: what they lack, where they hold times or rates of a step."""
+    if form != TABLE or not any(row.get(name) for row in rows for name in OF_A_STEP):
+        return UNKNOWN_ROWS
+    lacking = [name for name, columns in NEEDED_COLUMNS.items() if not any(row.get(c) for row in rows for c in columns)]
+    words = " and ".join(lacking) or "model of the catalogue"
+    return f"its rows hold times or rates of a step, but name no {words}: write each into a column of that name"
+
+
+TABLE = "text/table"
+OF_A_STEP = ("step_s", "step_time_s", "forward_s", "backward_s", "forward_backward_s", "tokens_per_s", "samples_per_s",
+             "tokens_per_s_per_gpu", "steps_per_s", "time_s", "iteration_s", "iter_time_s")  # fmt: skip
+NEEDED_COLUMNS = {"model": ("model", "model_name", "size"), "seq_len": ("seq_len", "sequence_length", "context")}
+
+
 def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say why rows that no formula covers are not: the library, the model, or else what they are of."""
     if form in LIBRARY:

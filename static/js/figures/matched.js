@@ -95,7 +95,9 @@ const ofOwn = (ops, predicted) =>
 export function matched({ a, b }, own, talking = "") {
   const size = (/** @type {Matched} */ row) => Math.abs((row.b_s ?? 0) - (row.a_s ?? 0));
   const sorted = (/** @type {Matched[]} */ rows) => rows.sort((x, y) => size(y) - size(x));
-  if (own && (a?.key === "own" || b?.key === "own")) return sorted(ofOwn(own, a?.key === "own" ? "a" : "b"));
+  // the same calls, predicted and measured
+  const run = a?.own ? b?.measurement : b?.own ? a?.measurement : null;
+  if (own && run?.expected?.ops === own) return sorted(ofOwn(own, a?.own ? "a" : "b"));
   const [first, second] = [entriesOf(a, talking), entriesOf(b, talking)];
   /** @type {Map<string, Matched>} */
   const rows = new Map();

@@ -49,12 +49,57 @@ export function phasesInOrder(phases_s, phases, step_s) {
   };
 }
 
+/** Stages of a pipeline that are drawn at most, as the server draws them. */
+const MOST_STAGES = 8;
+/** What a stage's lane may show beside passes. */
+const OF_A_STAGE = ["optimizer", "bubble", "communication", "host"];
+
 /**
- * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], selected: string, colour: Colour, narrow: boolean}} input
- *   `passes`: of a pipeline, whose blocks are a pass of a micro-batch each
- * @returns {import("../types.js").Figure & {key: [token: string, text: string][]}}  `key`: what stands in no other figure
+ * The place of a predicted step that is still to be laid out: its lanes, its length and its memory, without blocks.
+ * @param {{pp: number, step_s: number, peak_bytes: number, sends: boolean}} side  `sends`: it communicates
+ * @returns {Drawn}
  */
-export function timeline({ runs, names, phases, passes = [], selected, colour, narrow }) {
+export function placeOf({ pp, step_s, peak_bytes, sends }) {
+  const stages = Array.from({ length: Math.min(pp, MOST_STAGES) }, (_, at) => `stage ${stageShown(at, pp)}`);
+  return {
+    lanes: pp > 1 ? stages : ORDER.filter((lane) => sends || lane !== "communication"),
+    lane: [],
+    kind: [],
+    name: [],
+    phase: [],
+    start_s: [],
+    end_s: [],
+    total_s: step_s,
+    memory: peak_bytes ? [[0, peak_bytes]] : [],
+    capacity_bytes: 0,
+    folded: "",
+  };
+}
+
+/** @param {number} at  of the drawn ones @param {number} pp */
+const stageShown = (at, pp) => 1 + (pp <= MOST_STAGES ? at : Math.round((at * (pp - 1)) / (MOST_STAGES - 1)));
+
+/**
+ * What the blocks of a predicted step may be: of a pipeline passes, and what is between them; else its categories.
+ * @param {{pp: number, schedule: string, breakdown_s: Record<string, number>}} side @param {Named[]} passes
+ */
+export const kindsOf = ({ pp, schedule, breakdown_s }, passes) =>
+  pp > 1
+    ? [
+        // only what splits backward has the last of them
+        ...passes.slice(0, schedule.startsWith("zero-bubble") ? undefined : 2).map(({ key }) => key),
+        ...OF_A_STAGE,
+      ]
+    : Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
+
+/**
+ * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], expected?: string[], selected: string,
+ *   colour: Colour, narrow: boolean}} input  `passes`: of a pipeline, whose blocks are a pass of a micro-batch each;
+ *   `expected`: kinds that the key has whether or not a block is of them, so that it stays as it is when they come
+ * @returns {import("../types.js").Figure & {key: [token: string, text: string][], unit: string}}  `key`: what stands in no
+ *   other figure
+ */
+export function timeline({ runs, names, phases, passes = [], expected = [], selected, colour, narrow }) {
   const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
   const scale = scaleFor(longest, "s");
   const lanes = [...new Set([...ORDER, ...runs.flatMap(({ drawn }) => drawn.lanes)])];
@@ -155,7 +200,8 @@ export function timeline({ runs, names, phases, passes = [], selected, colour, n
       fillcolor: `${colour("ink-3")}22`,
     }));
   const near = largest > 0.7 * capacity;
-  const kinds = [...known.keys()].filter((key) => [...shapes.values()].some(({ kind }) => kind === key));
+  const drawn = new Set([...expected, ...[...shapes.values()].map(({ kind }) => kind)]);
+  const kinds = [...known.keys()].filter((key) => drawn.has(key));
   const legend = kinds.map(
     (kind) => /** @type {[string, string]} */ ([tokenFor(kind), known.get(kind)?.label ?? kind]),
   );
@@ -241,8 +287,10 @@ export function timeline({ runs, names, phases, passes = [], selected, colour, n
     }),
     legend,
     key: kinds.some((kind) => passes.some(({ key }) => key === kind)) ? legend : [],
-    said: [`${scale.unit}`, folded].filter(Boolean).join("; "),
+    unit: scale.unit,
+    said: [scale.unit, folded].filter(Boolean).join("; "),
     summary: runs
+      .filter(({ drawn: { lane } }) => lane.length)
       .map(({ letter, drawn }) => {
         const peak = Math.max(0, ...drawn.memory.map(([, value]) => value));
         return `${letter}: ${drawn.lane.length} pieces in ${drawn.lanes.length} lanes, ${seconds(drawn.total_s)}${peak ? `, ${bytes(peak)} at most` : ""}`;

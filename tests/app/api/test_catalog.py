@@ -11,6 +11,7 @@ from app.disk import write_json
 from app.main import create_app
 from estimator.scenario import catalog as chips
 from estimator.scenario.codec import encode
+from estimator.scenario.hardware import Chip
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
@@ -50,7 +51,7 @@ def test_entries_carry_value_aliases_and_sources(catalog):
 
 def test_every_plain_field_is_described(catalog):
     described = catalog["fields"]
-    for part, cls in (("model", Model), ("plan", Plan), ("training", Training)):
+    for part, cls in (("model", Model), ("chip", Chip), ("plan", Plan), ("training", Training)):
         for field in fields(cls):
             assert described[f"{part}.{field.name}"]["help"], field.name
     assert described["plan.tp"] == {

@@ -109,6 +109,9 @@ def test_two_profiles_of_unknown_scenarios_may_be_compared(client, profile):
     items = [{"measurement": profile}, {"measurement": other["id"]}]
     found = client.post("/api/compare", json={"items": items}).json()
     assert found["deltas"][1]["step_time_frac"] is not None
+    # as a traced program and what was measured of it are
+    items[0] = {"expected": profile}
+    assert client.post("/api/compare", json={"items": items}).json()["deltas"][1]["causes"]
     refused = client.post("/api/compare", json={"items": [{"expected": other["id"]}]})
     assert refused.status_code == 422
     assert refused.json()["problems"][0]["field"] == "items[0].expected"

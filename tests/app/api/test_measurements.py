@@ -246,6 +246,35 @@ def test_a_log_lacks_only_its_cluster(client):
     client.delete(f"/api/uploads/{found['upload_id']}")
 
 
+def test_a_log_that_names_all_of_its_run_is_proposed_and_answered_in_one_go(client):
+    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"'
+    text = "".join(f'{{{run}, "step": {at}, "step_time_s": 0.4{at}}}\n' for at in range(4))
+    found = client.put("/api/uploads", params={"filename": "run.jsonl"}, content=text.encode()).json()
+    where = f"/api/measurements/{found['measurements'][0]['id']}"
+    before = client.get(where).json()
+    assert (before["prediction"], before["proposed"]["whole"]) == (None, True)
+    assert before["proposed"]["scenario"]["plan"]["sharding"] == "fsdp"
+    on_h100 = client.put(f"{where}/device", json={"chip": "h100-sxm"}).json()
+    assert on_h100["scenario"]["plan"] == before["proposed"]["scenario"]["plan"]
+    assert on_h100["scenario"]["cluster"]["chip"] == "h100-sxm"
+    assert (on_h100["proposed"], on_h100["device"]["name"]) == (None, "NVIDIA H100 SXM 80 GB")
+    step_s = on_h100["prediction"]["step_time_s"]
+    assert client.get(f"{where}/rows").json()["rows"][1]["step_s"] == pytest.approx(step_s)
+    # another answer completes anew what the file says, here with fewer sequences at a time
+    on_l4 = client.put(f"{where}/device", json={"chip": "l4"}).json()
+    assert on_l4["scenario"]["cluster"]["chip"] == "l4"
+    assert on_l4["scenario"]["plan"]["micro_batch"] < on_h100["scenario"]["plan"]["micro_batch"]
+    assert client.put(f"{where}/device", json={"chip": "h100-sxm"}).json()["scenario"] == on_h100["scenario"]
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
+def test_a_confirmed_scenario_answers_on_what_a_log_ran(client):
+    found = client.put("/api/uploads", params={"filename": "megatron.log"}, content=MEGATRON.encode()).json()
+    where = f"/api/measurements/{found['measurements'][0]['id']}"
+    assert client.put(f"{where}/scenario", json=LLAMA).json()["device"]["name"] == "NVIDIA H200 SXM 141 GB"
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
 def test_an_op_list_uploads_like_any_other_file(client, profile):
     ops = client.get(f"/api/measurements/{profile}/ops").content
     found = client.put("/api/uploads", params={"filename": "ops.json"}, content=ops).json()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from tests.app.importers.reading import codes, one, read, refusal
@@ -50,9 +48,28 @@ def test_other_columns_stay_a_table(tmp_path, text):
     assert "unrecognised-table" in codes(found)
 
 
+CHART = (
+    '"Step","llama - 8b - train/step_time","llama - 8b - train/step_time__MIN","llama - 8b - train/step_time__MAX"\n'
+)
+
+
+def test_a_chart_of_weights_and_biases_is_the_log_of_its_run(tmp_path):
+    found = one(read(tmp_path, CHART + "".join(f'"{at}","2.4{at}","2.3","2.5"\n' for at in (1, 2, 3))))
+    assert (found.label, found.origin.format) == ("llama - 8b", "log/columns")
+    assert found.steps_s == pytest.approx((2.42, 2.43))
+    assert found.rows[0] == {"step": 1, "step_s": 2.41}
+
+
+def test_each_run_of_a_chart_is_a_measurement(tmp_path):
+    names = [f"{run} - tokens_per_sec{beside}" for run in "ab" for beside in ("", "__MIN", "__MAX")]
+    rows = "".join(f"{at},{at}1,{at}1,{at}1,{f'{at}2' if at > 2 else ''},,\n" for at in range(1, 6))
+    found = read(tmp_path, ",".join(["Step", *names]) + "\n" + rows).measurements
+    assert [(run.label, [row["tokens_per_s"] for row in run.rows]) for run in found] == [
+        ("a", [11, 21, 31, 41, 51]), ("b", [32, 42, 52]),
+    ]  # fmt: skip
+    assert codes(found[0]) == {"no-step-time"}
+
+
 def test_files_of_loggers_are_refused_with_the_way_out(tmp_path):
-    event = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
-    said = refusal(tmp_path, struct.pack("<QI", len(event), 7) + event + bytes(4))
-    assert "TensorBoard" in said.message
-    assert "CSV" in said.remedy
+    assert "settings of a run" in refusal(tmp_path, "wandb_version: 1\n\nlr:\n  value: 0.1\n").message
     assert "Weights" in refusal(tmp_path, b":W&B\xe1\xbe\x00" + bytes(40)).message

@@ -31,6 +31,14 @@ LOOPS = {
         "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
         (0.1,), (1 / 0.1365,), (1 / 0.135,),
     ),
+    "verl": of_steps(
+        "step:{} - actor/loss:0.01 - timing_s/gen:0.05 - perf/time_per_step:{} - perf/throughput:1820.5",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "Composer's devices": of_steps(
+        "[batch={}/40]:\n\t Train throughput/device/batches_per_sec: 0.01\n\t Train throughput/batches_per_sec: {}\n"
+        "\t Train throughput/samples_per_sec: 8\n\t Train loss/train: 9.0", (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
     "MaxText": of_steps(
         "completed step: {}, seconds: {}, TFLOP/s/device: 180.2, Tokens/s/device: 4500.1, loss: 10.5",
         (9,), (0.1365,), (0.135,),
@@ -55,7 +63,7 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     assert found.origin.format == "log/loop"
     assert found.steps_s == pytest.approx((0.1365, 0.135))
     assert len({row["step"] for row in found.rows}) == 3
-    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
+    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses", "verl"))
 
 
 def test_rates_of_a_loop_that_says_no_time(tmp_path):
@@ -92,6 +100,23 @@ DLLOGGER = "".join(
                           "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
     for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
 ) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+
+
+def test_runs_that_write_into_one_log_are_told_apart(tmp_path):
+    """LLaMA-Factory's log of two processes, of which one began anew: lines of far steps stand by turns."""
+    lines = []
+    for at in range(1, 6):
+        for step, since_s in ((1000 + 10 * at, 15000 + 150 * at), (1000 + 10 * at, 15001 + 150 * at),
+                              (800 + 10 * at, 12000 + 152 * at)):  # fmt: skip
+            said = f"{since_s // 3600}:{since_s // 60 % 60:02}:{since_s % 60:02}"
+            lines.append(json.dumps({"current_steps": step, "loss": 0.7, "elapsed_time": said}) + "\n")
+    assert sorted(one(read(tmp_path, "".join(lines))).steps_s) == pytest.approx([15.0] * 4 + [15.2] * 4)
+
+
+def test_the_rate_of_llama_factory_is_that_of_all_gpus(tmp_path):
+    line = '{{"current_steps": {0}, "elapsed_time": "0:0{0}:00", "throughput": {1}, "total_tokens": {2}}}\n'
+    found = one(read(tmp_path, "".join(line.format(at, 13061.5 if at > 1 else 0.0, at * 1000) for at in (1, 2, 3))))
+    assert [row.get("tokens_per_s") for row in found.rows] == [None, 13061.5, 13061.5]
 
 
 def test_logs_in_lines_of_json(tmp_path):

@@ -18,6 +18,7 @@ from app.importers.imported import ImportRefused, Limits
 from app.importers.sandbox import import_sandboxed
 from estimator.scenario.units import MIB
 from runners.backends.processes import start_time
+from tests.app.examples import ROOT
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import REFERENCE, write
 from tests.app.serving import serving
@@ -35,6 +36,13 @@ def test_refusals_come_back_whole(tmp_path):
     with pytest.raises(ImportRefused) as refused:
         import_sandboxed(path, "x")
     assert (refused.value.format, refused.value.place) == ("snapshot", "")
+
+
+def test_the_process_starts_without_what_only_some_formats_need():
+    """Of every import it is most of the time that a person waits for."""
+    code = "import sys, app.importers.__main__; print(*{'numpy', 'pandas', 'torch', 'sqlalchemy'} & set(sys.modules))"
+    done = subprocess.run((sys.executable, "-c", code), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
 def test_names_are_only_labels(tmp_path):

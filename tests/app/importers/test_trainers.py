@@ -29,6 +29,58 @@ def test_log_and_state_of_transformers(tmp_path):
     assert (model["layers"], model["hidden"], model["kv_heads"], model["ffn"], model["vocab"]) == (2, 64, 2, 176, 512)
 
 
+FAIRSEQ = (
+    "2021-03-08 18:04:09 | INFO | fairseq_cli.train | training on 8 devices (GPUs/TPUs)\n"
+    + "".join(
+        f'2021-03-08 18:05:{at}6 | INFO | train_inner | {{"epoch": 1, "loss": "16.4", "wps": "{wps}", '
+        f'"ups": "{0.03 if wps else 0}", "wpb": "131072", "bsz": "64", "num_updates": "{at}", "train_wall": "47"}}\n'
+        for at, wps in ((1, 0), (2, 3276.8), (3, 3200), (3, 3200))
+    )
+    + '2021-03-08 18:12:45 | INFO | train | {"train_wps": "2567.8", "train_wpb": "131072", "train_num_updates": "10"}\n'
+)
+FAIRSEQ_OLD = "| training on 4 GPUs\n" + of_steps(
+    "| epoch 001:   {}000 / 2121 loss=9.163, wps={}, ups=9.2, wpb=3472.0, bsz=148.2, num_updates={}001, oom=0",
+    (32000, 1), (34720, 2), (31000, 3),
+)  # fmt: skip
+
+
+def test_updates_of_fairseq(tmp_path):
+    """An update takes wpb / wps: ups has two digits."""
+    found = one(read(tmp_path, FAIRSEQ))
+    assert (found.origin.format, found.world_size, len(found.rows)) == ("log/fairseq", 8, 3)
+    assert found.steps_s == pytest.approx((40.0, 40.96))
+    assert found.rows[1]["tokens_per_s"] == 3276.8
+    assert "tokens_per_s" not in found.rows[0]
+    older = one(read(tmp_path, FAIRSEQ_OLD))
+    assert (older.world_size, older.steps_s) == (4, pytest.approx((0.1, 0.112)))
+
+
+def test_lines_of_megatron_s_forks_and_nemo(tmp_path):
+    primus = of_steps(
+        "[rank-7/8]: iteration {}/ 5 | elapsed time per iteration (ms): {}/13240.9 | throughput per GPU (TFLOP/s/GPU): "
+        "579.4/573.6 | tokens per GPU (tokens/s/GPU): 10005.5/9903.7 |",
+        (13100.0,), (13110.0,),
+    )  # fmt: skip
+    found = one(read(tmp_path, primus))
+    assert found.steps_s == pytest.approx((13.11,))
+    assert (found.rows[0]["flops_per_s_per_gpu"], found.rows[0]["tokens_per_s_per_gpu"]) == (579.4e12, 10005.5)
+    nemo = of_steps(
+        "0: Training epoch 0, iteration {}/99 | global_batch_size: 128 | max_memory_reserved: 127785762816 | "
+        "max_memory_allocated: 115792977920 | train_step_timing in s: {} | tokens_per_sec_per_gpu: 6.859e+03",
+        (6.08,), (6.061,),
+    )  # fmt: skip
+    found = one(read(tmp_path, nemo))
+    assert (found.steps_s, found.rows[0]["tokens_per_s_per_gpu"]) == (pytest.approx((6.061,)), 6859.0)
+    assert (found.memory.peak_bytes, found.memory.reserved_bytes) == (115792977920, 127785762816)
+
+
+def test_pipelines_of_deepspeed_with_further_losses(tmp_path):
+    line = "steps: {} loss: 5.6950 lm loss: 5.6543 moe loss: 0.0407 iter time (s): {} samples/sec: 535.571"
+    found = one(read(tmp_path, of_steps(line, (0.239,), (0.241,), (0.24,))))
+    assert (found.origin.format, found.steps_s) == ("log/DeepSpeed", pytest.approx((0.241, 0.24)))
+    assert found.rows[0]["samples_per_s"] == 535.571
+
+
 def test_a_run_of_transformers_without_times_between(tmp_path):
     text = "{'loss': 2.5, 'learning_rate': 5e-05, 'epoch': 0.1}\n{'loss': 2.4, 'epoch': 0.2}\n"
     end = "{'train_runtime': 50.0, 'train_samples_per_second': 4.0, 'train_steps_per_second': 0.4, 'epoch': 1.0}\n"
@@ -36,6 +88,8 @@ def test_a_run_of_transformers_without_times_between(tmp_path):
     assert found.steps_s == pytest.approx((2.5,))
     assert "mean-of-run" in codes(found)
     assert one(read(tmp_path, text)).steps_s == ()
+    slow = "{'train_runtime': 273.0, 'train_samples_per_second': 3.66, 'train_steps_per_second': 0.007, 'epoch': 1.0}\n"
+    assert one(read(tmp_path, text + slow)).steps_s == pytest.approx((136.5,))
     bars = "  9%|▉ | 9/100 [00:09<01:31, 1.0s/it]\r 90%|█████████ | 90/100 [03:00<00:20,  2.00s/it]\n"
     bars += "100%|██████████| 20/20 [00:02<00:00, 10.00it/s]\n"  # of an evaluation
     found = one(read(tmp_path, text + bars))

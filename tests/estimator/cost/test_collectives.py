@@ -1,6 +1,7 @@
 """Collectives: traffic of nccl-tests' factors, two tiers, latency that grows with the group."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -81,11 +82,25 @@ def test_tokens_that_cross_to_a_node_once_need_fewer_ports():
     plain = collective_s("all-to-all", 1e9, group, two, E)
     # Of four copies in 1 GB one token's row crosses where any of them does: 1/4 GB · (1 − 1/2⁴).
     once = collective_s("all-to-all", 1e9, group, two, E, copies=4)
-    assert once - 1e-5 == pytest.approx(max(0.25 * (1 - 0.5**4), 0.1 * 7 / 8))
+    assert once - 1e-5 == pytest.approx(0.25 * (1 - 0.5**4))
     assert collective_s("all-to-all", 1e9, group, two, E, copies=1) == pytest.approx(plain)
-    assert collective_s("all-to-all", 1e9, INSIDE, cluster(), E, copies=4) == pytest.approx(
-        collective_s("all-to-all", 1e9, INSIDE, cluster(), E)
-    )
+
+
+def test_tokens_that_go_to_a_rank_once_pass_fewer_bytes_over_links():
+    # A token's four experts lie on 8·(1 − (7/8)⁴) = 3.31 of 8 ranks in the mean, seven eighths of them others.
+    once = collective_s("all-to-all", 1e9, INSIDE, cluster(), E, copies=4)
+    assert once == pytest.approx(0.1 / 4 * 8 * (1 - (7 / 8) ** 4) * 7 / 8)
+    fast = cluster(8, 2)
+    fast = type(fast)(**{**vars(fast), "network": replace(fast.link, bytes_per_s=1e12, latency_s=0.0)})
+    two = collective_s("all-to-all", 1e9, Group(ranks=16, ranks_per_node=8), fast, E, copies=4)
+    assert two == pytest.approx(0.1 / 4 * 16 * (1 - (15 / 16) ** 4) * 7 / 8)
+
+
+def test_tokens_that_choose_groups_of_experts_reach_fewer_nodes():
+    group, eight = Group(ranks=64, ranks_per_node=8), cluster(8, 8)
+    # Half of eight nodes hold the groups that a token has chosen: 4·(1 − (3/4)⁸) of them are reached, 7 of 8 others.
+    found = collective_s("all-to-all", 1e9, group, eight, E, copies=8, reachable_frac=0.5)
+    assert found - 7e-5 == pytest.approx(1 / 8 * 4 * (1 - (3 / 4) ** 8) * 7 / 8)
 
 
 def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():

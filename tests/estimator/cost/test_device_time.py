@@ -53,6 +53,12 @@ def test_nothing_is_lost(model, attention):
     assert sum(found.launches.values()) == sum(op.launches * op.count for op in ops)
 
 
+def test_products_that_are_run_again_are_counted_apart():
+    made = product("forward")
+    found = work_of([made, again(made), product("backward")], CHIP, E)
+    assert (found.products, found.products_again) == (made.count, made.count)
+
+
 def test_half_of_a_products_backward_is_for_the_weights():
     ops = network(rank_sizes(scenario(LLAMA, seq_len=4096))).blocks[0].ops
     flops = {

@@ -5,18 +5,22 @@ from __future__ import annotations
 import pytest
 
 from estimator.cost.efficiency import efficiencies
-from estimator.estimate.assemble import effective
+from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import estimate
 from estimator.estimate.explain import CAUSES, assumptions, memory_problems
 from estimator.estimate.report import MemoryOfStage
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
 from estimator.scenario.codec import encode
-from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.scenario.units import bytes_text
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, document, flawless, scenario
 
 E = efficiencies("default")
+
+
+def said_of(one: Scenario) -> str:
+    return " ".join(assumptions(one, E, assembled(one, E).timing.one))
 
 
 def test_every_category_has_a_cause():
@@ -92,13 +96,13 @@ def test_the_fall_back_is_what_is_priced_and_is_said():
     ],
 )
 def test_assumptions_are_said_where_they_are_made(words, plan, training):
-    assert words in " ".join(assumptions(scenario(LLAMA, plan=plan, **training), E))
+    assert words in said_of(scenario(LLAMA, plan=plan, **training))
 
 
 @pytest.mark.parametrize(("beside", "words"), [(False, "do not overlap"), (True, "another half micro-batch")])
 def test_experts_exchanges_overlap_where_the_plan_says_so(beside, words):
     plan = {"dp": 2, "ep": 2, "ep_overlap": beside}
-    assert words in " ".join(assumptions(scenario(MIXTRAL, plan=plan, framework="megatron"), E))
+    assert words in said_of(scenario(MIXTRAL, plan=plan, framework="megatron"))
 
 
 def test_what_whole_nodes_lose_is_said_where_they_work():
@@ -113,9 +117,32 @@ def test_what_whole_nodes_lose_is_said_where_they_work():
 
 
 def test_assumptions_are_not_said_where_they_are_not_made():
-    said = " ".join(assumptions(scenario(GPT, framework="megatron"), E))
+    said = said_of(scenario(GPT, framework="megatron", seq_len=4096))
     for words in ("eager kernels", "FSDP", "contention", "do not overlap", "inside out", "score matrix"):
         assert words not in said
+
+
+@pytest.mark.parametrize(
+    ("late", "chips", "words"),
+    [
+        ({"host_forward_s": 1.0, "host_backward_s": 1.0}, 1, "The host binds: it takes"),
+        ({"host_forward_s": 1.0, "host_backward_s": 1.0}, 8, "of 8 ranks' hosts the slowest takes 1.36 times the mean"),
+        ({}, 1, ""),
+    ],
+)
+def test_a_host_that_binds_is_said_with_what_it_takes(late, chips, words):
+    spread = {"host_spread": 0.25} if chips > 1 else {}
+    one = scenario(LLAMA, plan={"dp": chips}, global_batch=chips)
+    said = " ".join(estimate(one, flawless(**late, **spread)).assumptions)
+    assert words in said
+    assert ("The host binds" in said) == bool(words)
+
+
+def test_a_host_that_binds_in_forward_alone_binds_in_part():
+    one = scenario(LLAMA)
+    part = assembled(one, flawless()).timing.one.part
+    late = flawless(host_forward_s=1.5 * part.forward_s / part.launches_forward)
+    assert "The host binds in part of a step: it takes" in " ".join(estimate(one, late).assumptions)
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
@@ -187,7 +214,7 @@ def test_where_one_change_is_enough_each_of_these_fits():
         "model": "llama3-8b",
         "cluster": {"chip": "h100-sxm", "chips_per_node": 8},
         "plan": {"dp": 8, "sharding": "fsdp", "micro_batch": 4},
-        "training": {"seq_len": 8192, "global_batch": 64},
+        "training": {"seq_len": 7168, "global_batch": 64},
     }
     said = advice(data)
     assert said.endswith("each alone fits.")

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from estimator.cost.efficiency import Range
 from estimator.estimate.estimate import estimate
 from estimator.estimate.residual import (
     ANY,
@@ -88,6 +89,16 @@ def test_an_estimate_has_the_interval_of_its_kind_and_a_risk_that_grows_as_memor
     assert risks[0] > 0.99
     assert risks[-1] < 0.01
     assert out_of_memory_frac(0.0, 1.0, "one device") == 0.0
+
+
+def test_what_the_allocator_holds_widens_the_risk():
+    wide = Range(value=1.1, low=1.0, high=1.3, unit="", source="")
+    for capacity in (0.9, 1.1):
+        known_well, less = (out_of_memory_frac(1.0, capacity, "one device", one) for one in (None, wide))
+        assert abs(less - 0.5) < abs(known_well - 0.5)
+    # A tenth of steps hold more than the range's upper end, where peaks are known.
+    sure = out_of_memory_frac(1.0, 1.3 / 1.1, "one device", wide)
+    assert 0.05 < sure < 0.2
 
 
 def test_a_tenth_of_the_steps_needs_more_than_the_upper_end():

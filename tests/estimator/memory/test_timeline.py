@@ -70,6 +70,28 @@ def test_the_workspace_of_libraries_is_held_throughout():
     assert found.by_kind["framework"] == 64 * MIB
 
 
+def test_states_take_the_places_of_the_first_steps_activations():
+    activations = [Storage(bytes=40 * MIB, born=0, died=5), Storage(bytes=40 * MIB, born=1, died=4)]
+    states = [Storage(bytes=24 * MIB, kind="optimizer") for _ in range(2)]
+    found = timeline([*activations, *states], 10, updates=6)
+    # Each state lies in a segment of 40 MiB, whose rest is too small for an activation: two more in the next step.
+    assert found.reserved_bytes == 160 * MIB
+    assert found.peak_bytes == 128 * MIB
+    # States that were there before everything have segments of their own.
+    before = timeline([*activations, *(Storage(bytes=24 * MIB, kind="parameters") for _ in range(2))], 10, updates=6)
+    assert (before.reserved_bytes, before.peak_bytes) == (128 * MIB, 128 * MIB)
+
+
+def test_gradients_of_one_step_leave_their_places_to_those_of_the_next():
+    storages = [
+        Storage(bytes=12 * MIB, kind="parameters"),
+        Storage(bytes=12 * MIB, kind="gradients", died=1),
+        Storage(bytes=12 * MIB, kind="gradients", born=3),
+        Storage(bytes=24 * MIB, kind="optimizer"),
+    ]
+    assert timeline(storages, 10, updates=5).reserved_bytes == 48 * MIB
+
+
 def test_a_list_without_storages_holds_nothing():
     assert timeline([], 5).peak_bytes == 0
 

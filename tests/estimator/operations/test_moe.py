@@ -128,3 +128,73 @@ def test_rows_are_added_up_by_turns_in_eager_kernels_only():
     for name in ("expert permutation gradient", "expert combine"):
         assert named(ops_of(framework="pytorch-eager"))[name].mixed_elements >= moe.ADDED_PASSES * copies
         assert named(ops_of())[name].mixed_elements == 0
+
+
+def test_who_sends_a_token_to_each_rank_once_copies_it_there():
+    plain, once, alone = (
+        named(ops_of(DEEPSEEK, {"ep": ep, "ep_dispatch": way}))
+        for ep, way in ((4, "to-experts"), (4, "to-nodes"), (1, "to-nodes"))
+    )
+    assert "expert permutation" in plain
+    assert "expert permutation" not in once
+    assert "expert combine" not in once
+    assert alone["expert permutation"] == named(ops_of(DEEPSEEK))["expert permutation"]
+    # Four experts of sixteen on four ranks: 4·(1 − (3/4)⁴) rows arrive for four that are written, and back.
+    written = 128 * 4 * 256
+    assert once["expert sort"].stream_bytes == pytest.approx(2 * written * (1 + 1 - (3 / 4) ** 4))
+    assert plain["expert sort"].stream_bytes == 2 * written * 2
+    # Weights that are no part of the experts are still multiplied.
+    assert "expert combine" in named(ops_of(DEEPSEEK, {"ep": 4, "ep_dispatch": "to-nodes"}, framework="torchtitan"))
+
+
+BIASED = {**DEEPSEEK, "ffn_bias": True, "clamped_ffn": True}
+
+
+def test_biases_of_experts_are_weighed_and_added_by_kernels_of_their_own():
+    rows = 128 * 4 * 256
+    ops = named(ops_of(BIASED))
+    # w·b written, added to y in fp32; all rows joined, and cast back.
+    assert ops["expert bias"].bytes == (4 + (4 + 2 + 4) + 8 + 6) * rows
+    assert ops["expert bias"].mixed_elements == 2 * rows
+    assert "expert bias" not in named(ops_of(DEEPSEEK))
+    for other in ({"framework": "pytorch-compile"}, {"precision": "fp8", "experts": "fused"}):
+        assert "expert bias" not in named(ops_of(BIASED, **other))
+
+
+def test_what_cuts_gate_and_up_off_runs_before_the_activation():
+    halves = 128 * 4 * 2 * 96
+    ops = named(ops_of(BIASED))
+    assert ops["expert clamp"].strided_elements == ops["expert clamp gradient"].strided_elements == 2 * halves
+    assert ops["expert clamp"].saved_bytes == 2 * halves
+    assert "expert clamp" in named(ops_of(BIASED, framework="pytorch-eager"))
+    assert "expert clamp" not in named(ops_of(BIASED, framework="pytorch-compile"))
+    assert "expert clamp" not in named(ops_of(DEEPSEEK))
+
+
+def test_fused_experts_activate_and_quantise_in_their_products():
+    apart, fused = (named(ops_of(DEEPSEEK, precision="fp8", experts=way)) for way in ("grouped", "fused"))
+    assert {name for name in apart if name not in fused} == {
+        "expert down projection input quantisation", "expert gate, up projections gradient quantisation"
+    }  # fmt: skip
+    for name in ("expert activation", "expert activation gradient"):
+        assert fused[name].bytes == fused[name].launches == 0
+    # What is kept for backward is the same.
+    assert fused["expert activation"].saved_bytes == apart["expert activation"].saved_bytes > 0
+    rows, width = 128 * 4, 96
+    up, down = fused["expert gate, up projections"], fused["expert down projection input gradient"]
+    # The result in 2 bytes; of each activated number two narrow copies.
+    assert up.bytes - apart["expert gate, up projections"].bytes == rows * width * 2
+    # Gate and up are read, two narrow copies of the gradient of each written, for a gradient of 2 bytes.
+    assert down.bytes - apart["expert down projection input gradient"].bytes == rows * width * (2 * (2 + 2) - 2)
+    assert sum(op.bytes for op in fused.values()) < sum(op.bytes for op in apart.values())
+    shared = "shared down projection input quantisation"
+    assert fused[shared] == apart[shared]
+
+
+def test_tokens_that_choose_groups_arrive_at_fewer_ranks():
+    grouped = {**DEEPSEEK, "expert_groups": 4, "top_groups": 2}
+    ops = named(ops_of(grouped, {"ep": 4, "ep_dispatch": "to-nodes"}))
+    written = 128 * 4 * 256
+    # Two of four ranks hold the chosen groups: 2·(1 − 1/2⁴) rows arrive for four.
+    assert ops["expert sort"].stream_bytes == pytest.approx(2 * written * (1 + 2 * (1 - 1 / 2**4) / 4))
+    assert named(ops_of(grouped)) == named(ops_of({**grouped, "top_groups": 0}))

@@ -95,6 +95,11 @@ def test_a_number_that_no_formula_can_use_is_out_of_range(share):
     assert "is out of range" in problems_of({"inner": {"width": 1, "share": share}})["inner.share"]
 
 
+def test_a_number_out_of_range_is_told_both_ends():
+    assert "from 0 to 1e+18." in problems_of({"inner": {"width": 1, "share": 1e19}})["inner.share"]
+    assert "from 1 to 10." in problems_of({"inner": {"width": 11}})["inner.width"]
+
+
 @pytest.mark.parametrize("document", [None, 1, "text", [], [["inner", {"width": 1}]]])
 def test_a_document_that_is_no_object_is_a_problem(document):
     assert problems_of(document) == {"(document)": "must be a JSON object | Write {...}."}

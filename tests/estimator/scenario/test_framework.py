@@ -21,6 +21,7 @@ SCENARIOS = [
     scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}),
     scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),
     scenario({**MIXTRAL, "vocab": 32_768}, plan=GROUPED, global_batch=4),
+    scenario({**MIXTRAL, "clamped_ffn": True}, plan=GROUPED, global_batch=4),
     scenario(LLAMA, plan={"pp": 2}, global_batch=4),
     scenario(LLAMA, plan={"pp": 2, "dp": 2, "sharding": "fsdp"}, global_batch=8),
     scenario(LLAMA, plan={"recompute": "selective"}, global_batch=4),
@@ -60,6 +61,8 @@ def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
         traits = replace(traits, fuses=False, vocab_parallel_loss=False)
     if trait == "compiles_loss":
         traits = replace(traits, fuses=True, vocab_parallel_loss=False)
+    if trait == "clamps_apart":
+        traits = replace(traits, fuses=True)
     if trait == "wide_states":
         traits = replace(traits, master_weights=False)
     if trait == "merges_input_gradients":

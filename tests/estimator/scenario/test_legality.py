@@ -236,3 +236,20 @@ def test_tensor_parallel_overlap_needs_sequence_parallelism():
     assert tensor_problems(DENSE, beside, training) == []
     alone = tensor_problems(DENSE, Plan(tp=2, tp_overlap=True), training)
     assert [one.field for one in alone] == ["plan.tp_overlap"]
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"framework": "pytorch-eager", "precision": "fp8"}, "PyTorch eager has no fused products of experts"),
+        ({"framework": "megatron", "precision": "bf16"}, "not bf16"),
+        ({"framework": "megatron", "precision": "fp8"}, ""),
+        ({"framework": "megatron", "precision": "fp4"}, ""),
+    ],
+)
+def test_fused_experts_need_narrow_numbers_and_who_weighs_rows_inside_them(training, words):
+    given = Training(seq_len=128, global_batch=8, experts="fused", **training)
+    found = legality(catalog.model("mixtral-8x7b"), Plan(), given)
+    assert [problem.field for problem in found] == ["training.experts"] * bool(words)
+    assert words in "".join(problem.message for problem in found)
+    assert legality(catalog.model("llama3-8b"), Plan(), given) == []

@@ -49,6 +49,15 @@ def test_collectives_cost_the_host_as_often_as_they_run():
     assert (found.inline_forward_s, found.inline_backward_s) == (0.0, 0.0), "priced where the group stands"
 
 
+def test_products_that_are_recomputed_go_through_dtensor_once_more():
+    host = replace(HOST, host_dtensor_s=6.0)
+    met = message("forward", count=1.0, host=2.0)
+    plain = part_of(replace(WORK, products=4.0), [met], EAGER, host)
+    again = part_of(replace(WORK, products=4.0, products_again=3.0), [met], EAGER, host)
+    assert again.host_forward_s == plain.host_forward_s
+    assert again.host_backward_s == plain.host_backward_s + 3 * 6.0
+
+
 def test_norms_of_a_split_sequence_go_through_dtensor():
     host = replace(HOST, host_dtensor_s=6.0)
     scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")
@@ -109,6 +118,27 @@ def test_a_slow_host_sets_the_pace():
     assert found.window_forward_s == 10.0
     assert found.window_backward_s == 7.0
     assert found.lead_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("host_forward_s", "host_backward_s", "waited_s"),
+    [
+        (10.0, 5.0, 6.0),  # 6 s late in the first forward; then 3 s of lead for 6 s of lag, and 3 s are waited for
+        (10.0, 1.0, 6.0),  # a lead of 7 s covers the lag of all but the first
+        (10.0, 9.0, 6.0),  # backward leaves no lead: each forward waits
+        (3.0, 4.0, 0.0),
+    ],
+)
+def test_micro_batches_in_a_row_begin_with_the_lead_of_the_one_before(host_forward_s, host_backward_s, waited_s):
+    part = Part(forward_s=4.0, host_forward_s=host_forward_s, input_s=8.0, host_backward_s=host_backward_s)
+    one, many = stage_pass(part, E), stage_pass(part, E, in_a_row=5.0)
+    assert one.wait_forward_s == waited_s
+    # Played out: the host launches one pass after the other, and the device ends none before it is launched.
+    host_s = device_s = 0.0
+    for launching_s, running_s in [(host_forward_s, 4.0), (host_backward_s, 8.0)] * 5:
+        host_s += launching_s
+        device_s = max(device_s + running_s, host_s)
+    assert 5 * (many.window_forward_s + many.window_backward_s) == pytest.approx(device_s)
 
 
 def test_collectives_in_line_cover_a_host_that_lags():

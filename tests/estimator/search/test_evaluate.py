@@ -35,6 +35,10 @@ def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, 
         (LLAMA, {"tp_kind": "2d", "cp": 1, "recompute": "none"}),
         (GPT, {"pp": 2, "recompute": "full", "placement": "tp-cp-dp-pp"}),
         (MIXTRAL, {"recompute": "none", "sequence_parallel": False, "pp": 1, "cp_kind": "ring"}),
+        (
+            {**MIXTRAL, "expert_groups": 4, "top_groups": 2, "ffn_bias": True, "clamped_ffn": True},
+            {"recompute": "full", "cp": 1, "ep_dispatch": "to-nodes", "pp": 1},
+        ),
     ],
 )
 def test_every_plan_has_the_numbers_of_its_estimate(model, locked):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from estimator.estimate.estimate import estimate
+from estimator.scenario.hardware import chips_of_a_node
+from estimator.scenario.plan import SHARDINGS as PLANNED
 from estimator.scenario.training import PRECISIONS as MODELLED
-from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, scenario_of_row
+from estimator.validation.csv_row import scenario_of_row
 from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.text_steps import text_row
 from estimator.validation.score import predict_rows
-from estimator.validation.spellings import PRECISIONS, chip_of, chips_named, optimizer_of
+from estimator.validation.spellings import PRECISIONS, SHARDINGS, chip_of, chips_named, flag, optimizer_of, sharding_of
 from tests.estimator.validation.rows import ROW, assumed, read, reason
 
 
@@ -104,7 +106,24 @@ def test_spellings_of_precisions(written, read_as):
 
 def test_every_spelling_leads_to_something_modelled():
     assert set(PRECISIONS.values()) <= set(MODELLED)
-    assert set(SHARDINGS.values()) == {"ddp", "zero1", "zero2", "zero3", "fsdp"}
+    assert set(SHARDINGS.values()) <= set(PLANNED)
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("FSDP2", "fsdp"), ("Full Shard", "fsdp"), ("SHARD_GRAD_OP", "zero3"), ("ZeRO stage 2", "zero2"),
+     ("zero-0", "ddp"), ("deepspeed_stage_3", "zero3"), ("DistributedDataParallel", "ddp"),
+     ("none (dp=1)", "ddp"), ("auto", "")],
+)  # fmt: skip
+def test_spellings_of_shardings(written, read_as):
+    assert sharding_of(written) == read_as
+
+
+def test_a_row_that_ran_out_of_memory_says_what_it_needs_instead_of_an_error():
+    (small,) = predict_rows([{**ROW, "oom": "yes"}])
+    (large,) = predict_rows([{**ROW, "n_layers": "2000", "status": "OutOfMemoryError"}])
+    assert small.reason.startswith("it ran out of memory, though predicted to need ")
+    assert large.reason.startswith("it ran out of memory, as predicted: ")
 
 
 def test_a_chip_without_bf16_defaults_to_fp16():
@@ -315,3 +334,35 @@ def test_degrees_alone_tell_how_many_chips_there_are():
 )
 def test_what_is_no_count_is_refused_with_its_column(column, cell):
     assert reason(**{column: cell}).startswith(f"{column} is {cell}, no count: write a whole number")
+
+
+@pytest.mark.parametrize(
+    ("changed", "dispatch", "experts"),
+    [
+        ({}, "to-nodes", "fused"),
+        ({"source": "archive 26.06.01 NeMo Container"}, "to-nodes", "fused"),
+        ({"source": "archive 26.04 NeMo Container"}, "to-experts", "default"),
+        ({"source": "a paper"}, "to-experts", "default"),
+        ({"hardware": "H100"}, "to-experts", "default"),
+        ({"precision": "bf16"}, "to-nodes", "default"),
+        ({"framework": "xla"}, "to-experts", "default"),
+    ],
+)
+def test_megatrons_newer_recipes_for_blackwell_fuse_experts_and_send_tokens_once(changed, dispatch, experts):
+    row = {"model": "Qwen3-30B-A3B", "n_layers": "48", "d_model": "2048", "n_heads": "32", "hardware": "GB200",
+           "n_gpus": "8", "tp": "1", "pp": "1", "dp": "8", "ep": "8", "precision": "MXFP8", "framework": "megatron",
+           "source": "archive 26.06 NeMo Container"}  # fmt: skip
+    found = read(**{**row, **changed})
+    assert (found.plan.ep_dispatch, found.training.experts) == (dispatch, experts)
+    said = assumed(**{**row, **changed})
+    assert ("ep_dispatch = to-nodes" in said) == (dispatch == "to-nodes")
+    assert ("experts = fused" in said) == (experts == "fused")
+
+
+def test_torchtitans_pipelines_of_2024_had_as_many_micro_batches_as_stages():
+    row = {"framework": "torchtitan", "micro_batch": "", "tp": "1", "pp": "4", "dp": "4", "global_batch": "128"}
+    older = {**row, "notes": "measured 2024-12"}
+    assert read(**older).plan.micro_batch == 8
+    assert read(**row).plan.micro_batch == 1
+    assert "as many micro-batches as stages" in assumed(**older)
+    assert "as many micro-batches" not in assumed(**row)

@@ -84,8 +84,10 @@ def test_two_ranks_over_gloo_give_one_result(tmp_path):
 
 
 def test_cancel_ends_every_process_of_the_job(tmp_path):
-    handle = local.submit(local.render(tmp_path, two_ranks(tmp_path, steps=100_000)))
-    while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
+    job = Job(benchmark="collectives", world_size=2, device="cpu", steps=100_000)  # it begins sooner than a step does
+    write_job(tmp_path, job)
+    handle = local.submit(local.render(tmp_path, job))
+    while not any(event["kind"] == "progress" for event in read_events(tmp_path)):
         assert local.alive(handle)
         time.sleep(0.05)
     processes = processes_of(handle)

@@ -66,7 +66,10 @@ def test_recompute_is_measured(recompute):
     assert measure(plan={"recompute": recompute}, training={"attention": "eager"}).status == "ok"
 
 
-COMPILED = {"model": {"layers": 1}, "training": {"framework": "pytorch-compile"}}
+COMPILED = {
+    "model": {"layers": 1, "position": "learned", "gated_ffn": False, "activation": "relu"},  # each kernel is compiled
+    "training": {"framework": "pytorch-compile"},
+}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself, when it first compiles

@@ -19,24 +19,25 @@ from runners.guard.watchdog import Clock
 from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_measurement, write_job
 from tests.runners.examples import ROOT
 
-GRID = ("step", "--models", "tiny", "--layers", "1", "--seq-lens", "8,16,32", "--precisions", "fp32")
-GRID += ("--modes", "forward", "--steps", "1")
+SUITE = ("attention", "--implementations", "naive", "--dims", "16", "--heads", "1", "--batch", "1")
+SUITE += ("--seq-lens", "16", "--precisions", "fp32", "--causals", "no", "--steps", "1")
+"""Three rows, a pass each, of a benchmark that begins soon."""
 
 
 def start(out: Path, *arguments: str, stuck: str = "1,0", command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """A grid of three rows, one of which blocks, with its output in a pipe that its children hold too."""
-    module = (sys.executable, "-m", "tests.runners.stuck", *GRID, "--device", "cpu", "--out", str(out), *arguments)
+    """Three rows, one of which blocks, with its output in a pipe that its children hold too."""
+    module = (sys.executable, "-m", "tests.runners.stuck", *SUITE, "--device", "cpu", "--out", str(out), *arguments)
     return subprocess.Popen(
         (*command, *module), cwd=ROOT, env={**os.environ, "STUCK": stuck}, stderr=subprocess.PIPE, text=True
     )
 
 
-def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
-    """Status, rows by length and status, and the reason."""
+def told(out: Path) -> tuple[str, list[tuple[str, str]], str]:
+    """Status, rows by pass and status, and the reason."""
     result = read_measurement(out)
     assert not journal_of(out).exists()
-    rows = [(row["seq_len"], row["status"]) for row in result.rows]
-    assert result.samples["options"]["models"] == ["tiny"]
+    rows = [(row["pass"], row["status"]) for row in result.rows]
+    assert result.samples["options"]["implementations"] == ["naive"]
     assert result.environment["torch"]
     return result.status, rows, result.warnings[-1].message
 
@@ -51,7 +52,7 @@ def test_rows_that_hold_the_lock_and_are_deaf_end_at_their_bounds(tmp_path):
     for bound, reason in bounds.items():
         _, errors = processes[bound].communicate(timeout=240)
         assert processes[bound].returncode == -signal.SIGKILL
-        assert told(outs[bound]) == ("failed", [(8, "ok"), (16, "timed_out")], reason)
+        assert told(outs[bound]) == ("failed", [("forward", "ok"), ("backward", "timed_out")], reason)
         assert f"rank 0: {reason}" in errors
         assert "in measure" in errors, "where it was stuck"
 
@@ -59,29 +60,29 @@ def test_rows_that_hold_the_lock_and_are_deaf_end_at_their_bounds(tmp_path):
 def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_its_pipe(tmp_path):
     out = tmp_path / "r.json"
     process = start(out, command=("timeout", "60"))
-    assert wait_for(lambda: begun(out, 16) and asleep(children(process.pid)[0]))
+    assert wait_for(lambda: begun(out, "backward") and asleep(children(process.pid)[0]))
     process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
     begin_s = time.monotonic()
     _, errors = process.communicate(timeout=240)
     assert time.monotonic() - begin_s >= Watch().grace_s
     assert "stopped by force, because it did not end in 3 s when told to" in errors
-    assert told(out)[:2] == ("cancelled", [(8, "ok"), (16, "not_run")])
+    assert told(out)[:2] == ("cancelled", [("forward", "ok"), ("backward", "not_run")])
 
 
 def test_whoever_is_killed_leaves_the_rows_that_were_measured(tmp_path):
     out = tmp_path / "r.json"
     process = start(out, stuck="2,0")
-    assert wait_for(lambda: begun(out, 32))
+    assert wait_for(lambda: begun(out, "both"))
     process.kill()
     process.communicate(timeout=120)
     reason = "its process ended without a word; see the log"
-    assert told(out) == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")], reason)
+    assert told(out) == ("failed", [("forward", "ok"), ("backward", "ok"), ("both", "failed")], reason)
 
 
 def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
     out = tmp_path / "r.json"
     process = start(out, stuck="2,0")
-    assert wait_for(lambda: begun(out, 32))
+    assert wait_for(lambda: begun(out, "both"))
     for pid in children(process.pid):
         os.kill(pid, signal.SIGKILL)
     process.kill()
@@ -91,7 +92,7 @@ def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
         (sys.executable, "-m", "runners", "recover", str(out)), cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert told(out)[:2] == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")])
+    assert told(out)[:2] == ("failed", [("forward", "ok"), ("backward", "ok"), ("both", "failed")])
 
 
 def test_a_watchdog_that_starts_when_all_is_over_leaves_the_next_run_alone(tmp_path):
@@ -179,10 +180,10 @@ def test_without_limits_there_is_no_deadline_and_other_ranks_end_later_than_the_
     assert clock.deadline() == (clock.began_s + 105 + watchdog.LATER_S, "time")
 
 
-def begun(out: Path, seq_len: int) -> bool:
-    """Whether the row of that length has begun."""
+def begun(out: Path, name: str) -> bool:
+    """Whether the row of that pass has begun."""
     journal = read(journal_of(out))
-    return journal is not None and journal.begun is not None and journal.begun["seq_len"] == seq_len
+    return journal is not None and journal.begun is not None and journal.begun["pass"] == name
 
 
 def asleep(pid: int, seconds: float = 0.3) -> bool:

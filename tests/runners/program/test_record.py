@@ -313,6 +313,7 @@ def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_be
     assert Counter(ops(found))["addmm"] == 1
     assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
     assert not any("ended" in text for text in found.assumptions)
+    assert any("that repeat 3 others" in text for text in found.assumptions)
 
 
 def test_what_libraries_do_around_a_step(traced):
@@ -343,6 +344,8 @@ def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
     found = traced(PROGRAMS / "own_kernel.py")
     (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
     assert [one.shape for one in launched.inputs] == [(8, 64)] * 2
+    (of_cuda,) = (found.of(call) for call in found.calls if found.of(call).op == "nvrtc::halved")
+    assert [one.shape for one in of_cuda.inputs] == [(8, 64)]
 
 
 def test_flex_attention_is_one_kernel_each_way_of_half_or_all_its_scores(traced):

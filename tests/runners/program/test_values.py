@@ -22,4 +22,10 @@ def test_what_a_program_reads_of_whole_numbers(traced, tmp_path):
         "masked": False,
         "kept": 16 * 1024,
         "host": [[0, 0], [0, 1], [1, 0]],
+        "equal": [True, False, False],
+        "infinite": 0,
+        "listed": [[3, 5], [4, 6]],
+        "close": [True, False],
+        "inference": [[[7]], True],
+        "masks of now": [sum(41 - max(row - 5, 0) for row in range(37)), 0],
     }

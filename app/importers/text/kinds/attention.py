@@ -48,7 +48,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
             oom = findings.oom
             for i, column in enumerate(columns):
                 _read(row, column, cells[i], findings)
-            row["status"] = row_status(row, oom=findings.oom > oom)
+            row["status"] = row_status(row, findings, oom=findings.oom > oom)
             rows.append(row)
     where = place(tables[0])
     warnings = _megabytes(rows, findings, where, decisions, tables[0].around.heading)

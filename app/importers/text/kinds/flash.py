@@ -71,7 +71,7 @@ def _row(columns: tuple[Column, ...], cells: tuple[str, ...], unit: Unit | None,
             put(row, f"{what.of}_{name}" if what.of else name, cells[i], column, findings, assumed=unit)
         else:
             put(row, what.name, cells[i], column, findings)
-    row["status"] = row_status(row, oom=findings.oom > oom)
+    row["status"] = row_status(row, findings, oom=findings.oom > oom)
     return row
 
 

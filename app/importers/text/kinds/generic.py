@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes
@@ -33,18 +33,31 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     rows: list[dict[str, Any]] = []
     for table in tables:
         columns = _named(columns_of(table))
-        for cells in table.rows:
+        for line, cells in zip(table.lines, table.rows, strict=True):
             row: dict[str, Any] = {}
+            findings.line = line
             for (name, column), text in zip(columns, cells, strict=True):
                 _keep(row, name, text, column, findings)
+            if any(meaning.name_is(column, meaning.OOM) for _, column in columns):
+                row["status"] = row_status(row, findings, oom=False)
             rows.append(row)
     where = place(tables[0])
     names = ", ".join(repr(name) for name in tables[0].columns[:8])
-    message = f"This table is of no known kind (columns {names}); its rows were kept under the names of its columns"
+    kept = (
+        "with their units in the names of their columns"
+        if renamed(tables[0], rows)
+        else "under the names of its columns"
+    )
+    message = f"This table is of no known kind (columns {names}); its rows were kept {kept}"
     warnings = [Warning(code="unrecognised-table", message=message, where=where)]
     if findings.loose_sizes:
         warnings.append(warning(None, where, printed_sizes(findings)))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
+
+
+def renamed(table: Table, rows: list[dict[str, Any]]) -> bool:
+    """Whether rows have columns that the table does not name so: ``mean_step_ms`` is kept as ``step_s``."""
+    return bool({name for row in rows for name in row} - {*table.columns, "status"})
 
 
 def _keep(row: dict[str, Any], name: str, text: str, column: Column, findings: Findings) -> None:

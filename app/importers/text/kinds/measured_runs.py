@@ -7,9 +7,10 @@ from typing import Any
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, no_count
 from app.importers.text.values.cells import cell
-from estimator.scenario.measurement import Warning
-from estimator.validation.csv_row import COUNTS
+from estimator.scenario.measurement import OOM, Warning
+from estimator.validation.csv_row import COUNTS, OUT_OF_MEMORY
 from estimator.validation.measured import is_count
+from estimator.validation.spellings import says_yes
 
 KIND = "measured-runs"
 _COLUMNS = {
@@ -33,12 +34,15 @@ def matches(block: Block) -> bool:
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Keep every cell that is filled, as the type that it looks like; the units are in the columns' names already."""
     tables = [block for block in blocks if isinstance(block, Table)]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {name: _value(text) for name, text in zip(table.columns, cells, strict=True) if name and text.strip()}
         for table in tables
         for cells in table.rows
     ]
-    unmeasured = sum(not any(key.startswith("measured_") for key in row) for row in rows)
+    for row in rows:
+        if says_yes(str(row.get("oom", ""))) or OUT_OF_MEMORY.search(str(row.get("status", ""))):
+            row["status"] = OOM
+    unmeasured = sum(not any(key.startswith("measured_") for key in row) for row in rows if row.get("status") != OOM)
     warnings = []
     if unmeasured:
         message = f"{unmeasured} row{' holds' if unmeasured == 1 else 's hold'} no measured value"

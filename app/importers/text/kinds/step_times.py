@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, settle
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
-from app.importers.text.values.cells import cell
+from app.importers.text.values.cells import cell, says_oom
 from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
@@ -22,7 +22,7 @@ from app.importers.text.values.models import assigned_batch, common_name, model_
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
 from app.importers.text.values.units import Unit, unit
-from estimator.scenario.measurement import Measurement, Warning
+from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
 from estimator.validation.spellings import LONGEST_NAME
 
@@ -32,7 +32,7 @@ _OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
 _STEP_QUANTITIES = ("forward", "backward", "forward_backward", "step", "optimizer", "communication")
 _NAME_WITH_SEQ = re.compile(r"(.{1,60}?)[_\- ]+(?:seq|ctx|len|s|t)[_=\-]?(\d{1,9})$", re.IGNORECASE)
-_COUNTS = (
+COUNTS = (
     (meaning.SEQ_LEN, "seq_len"),
     (meaning.BATCH, "batch"),
     (meaning.GLOBAL_BATCH, "global_batch"),
@@ -51,7 +51,6 @@ _SEVERAL_GPUS = re.compile(r"^(\d{1,7})(?:\s*[x×*]\s*|\s+)(?=[A-Za-z])|\s*(?<![
 _MOST_DIGITS = 7
 _SAME = 1e-6
 _SUM = 0.01
-_TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
 
 
 def matches(block: Block) -> bool:
@@ -123,13 +122,16 @@ def _rows(
     columns = columns_of(table)
     timings = _timings(table, columns)
     timed = {i for i, _, _ in timings}
+    same = Counter((what.name + ("_total" if what.total else ""), column.statistic) for _, column, what in timings)
+    several = {key for key, count in same.items() if count > 1}  # of several implementations in one row
     precision, ground = _precision(table, columns, document, decisions)
     compiled = next(
         (_COMPILED[name.lower()] for name in reversed(table.around.labels) if name.lower() in _COMPILED), None
     )
     rows = []
-    for cells in table.rows:
+    for line, cells in zip(table.lines, table.rows, strict=True):
         row: dict[str, Any] = {}
+        findings.line = line
         oom = findings.oom
         for i, column in enumerate(columns):
             if i not in timed:
@@ -142,12 +144,14 @@ def _rows(
             row["compile"] = compiled
         for i, column, what in timings:
             key = what.name + ("_total" if what.total else "")
+            if (key, column.statistic) in several:
+                key = f"{what.of}_{key}" if what.of else key
             put(row, key, cells[i], column, findings, assumed=_SECONDS)
         if (iterations := _iterations(row)) is not None:
             row.setdefault("iterations", iterations)
         if (rate := row.get("steps_per_s")) and not any(f"{name}_s" in row for name in _STEP_QUANTITIES):
             row["step_s"] = 1 / rate
-        row["status"] = row_status(row, oom=findings.oom > oom)
+        row["status"] = row_status(row, findings, oom=findings.oom > oom)
         rows.append(row)
     if any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
         warnings.append(
@@ -178,7 +182,7 @@ def _is_of_bytes(text: str) -> bool:
 def describe(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
     """Write one cell that is no time: known columns under the scenario's words, others under their own names."""
     plain = text.strip("*` ")
-    count_of = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
+    count_of = next((key for names, key in COUNTS if meaning.name_is(column, names)), "")
     rate = rate_of(column.header)
     what = meaning.quantity(column)
     if meaning.name_is(column, meaning.MODEL) and not _is_of_bytes(text):
@@ -204,10 +208,14 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         row["sharding"] = _ZERO_STAGES[plain[-1]]
     elif meaning.name_is(column, meaning.SHARDING) and plain:
         row["sharding"] = plain
-    elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in _RECOMPUTE:
-        row["recompute"] = _RECOMPUTE[plain.lower()]
+    elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in meaning.RECOMPUTED:
+        row["recompute"] = meaning.RECOMPUTED[plain.lower()]
+    elif meaning.name_is(column, meaning.OOM):
+        row["oom"] = plain
     elif meaning.name_is(column, meaning.STATUS):
-        findings.oom += "oom" in plain.lower()
+        if FAILED.search(plain) or says_oom(plain):
+            row["status"] = plain
+        findings.oom += says_oom(plain) or "oom" in plain.lower()
     elif what is not None and what.name.startswith(("peak_memory", "memory")):
         put(row, what.name, text, column, findings)
     elif column.name:
@@ -218,11 +226,6 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
 
 
 _ZERO_STAGES = {"0": "ddp", "1": "zero1", "2": "zero2", "3": "zero3"}
-_RECOMPUTE = {
-    **dict.fromkeys(("true", "yes", "on", "full", "✓", "1"), "full"),
-    **dict.fromkeys(("false", "no", "off", "none", "✗", "0"), "none"),
-    **dict.fromkeys(("selective", "sac"), "selective"),
-}
 
 
 def _rate(row: dict[str, Any], key: str, text: str, findings: Findings) -> None:
@@ -355,59 +358,3 @@ def total_is_sum(rows: list[dict[str, Any]]) -> None:
             continue
         if math.isclose(total, forward + backward, rel_tol=_SUM):
             row["forward_backward_s"] = row.pop("step_s")
-
-
-def mark_repeats(measurements: Sequence[Measurement]) -> list[Warning]:
-    """Mark rows that stood in an earlier table already: all settings that both state, the times and their spreads.
-
-    Rows of one table are no repeats of each other: its author wrote each for something that no column may say.
-    """
-    seen: dict[tuple[Any, ...], list[tuple[dict[str, Any], str]]] = {}
-    repeats, figures, where = 0, 0, ""
-    for measurement in measurements:
-        own: dict[tuple[Any, ...], list[tuple[dict[str, Any], str]]] = {}
-        for row in measurement.rows:
-            times = tuple((key, row[key]) for key in sorted(row) if _is_time(key) and row[key] is not None)
-            if not times:
-                continue
-            key = (row.get("model"), row.get("seq_len"), row.get("precision"), row.get("compile"), times)
-            settings = _settings(row)
-            label = next((label for other, label in seen.get(key, []) if _agree(settings, other)), None)
-            if label is not None:
-                row["duplicate_of"] = label
-                repeats += 1
-                where = where or measurement.label
-                figures += sum(not name.endswith("_std_s") for name, _ in times)
-            elif len(seen.get(key, [])) + len(own.get(key, [])) < _MOST_ALIKE:
-                own.setdefault(key, []).append((settings, measurement.label))
-        for key, some in own.items():
-            seen.setdefault(key, []).extend(some)
-    if not repeats:
-        return []
-    message = (
-        f"{counted(repeats, 'row')} ({counted(figures, 'timing')}) of earlier tables stand here again, to the last "
-        "digit; they are kept, marked duplicate_of, and must not be counted twice"
-    )
-    return [Warning(code="duplicate-rows", message=message, where=where)]
-
-
-_MOST_ALIKE = 100
-"""Rows of equal times that another one is held against."""
-_NO_SETTINGS = {"status", "iterations", "parameters", "catalogue_model", "duplicate_of"}
-
-
-def _settings(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row says of how it was measured: words and counts, no figures."""
-    return {
-        key: value
-        for key, value in row.items()
-        if isinstance(value, (str, int)) and key not in _NO_SETTINGS and not _is_time(key)
-    }
-
-
-def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(other[key] == value for key, value in one.items() if key in other)
-
-
-def _is_time(key: str) -> bool:
-    return key.endswith("_s") and any(key.startswith(name) for name in _TIMES)

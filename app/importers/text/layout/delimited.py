@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 
 from app.importers.text.layout.document import Table
-from app.importers.text.values.cells import is_data
+from app.importers.text.values.cells import is_data, says_oom
 
 _DELIMITERS = (",", "\t", ";")
 _MOST_CELLS = 500
@@ -53,7 +53,7 @@ def _cells(line: str, delimiter: str) -> tuple[str, ...] | None:
 
 
 def _is_header(cells: tuple[str, ...]) -> bool:
-    named = [cell for cell in cells if cell and cell.lower() != "oom"]  # which may head a column as well
+    named = [cell for cell in cells if cell and not says_oom(cell)]  # which may head a column as well
     return len(named) >= 2 and all(len(cell.split()) <= 5 and len(cell) <= 60 and not is_data(cell) for cell in named)
 
 

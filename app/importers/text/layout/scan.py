@@ -19,6 +19,7 @@ from app.importers.text.layout.lines import (
     is_program,
     is_rule,
 )
+from app.importers.text.values.units import unit
 
 READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
     latex.read,
@@ -94,8 +95,25 @@ def _block(near: Sequence[str], lines: Sequence[str], index: int) -> tuple[Block
     return None, index
 
 
+def with_units(table: Table) -> Table:
+    """The table with what stands under its header, where that is nothing but units: ``time`` over ``(ms)``."""
+    first = table.rows[0] if len(table.rows) > 1 else ()
+    printed = [cell.strip().strip("*`_ ").strip("()[] ") for cell in first]
+    if not any(printed) or not all(not text or text in "-–—" or text in _NO_UNITS or unit(text) for text in printed):
+        return table
+    columns = tuple(
+        f"{name} ({text})" if text and unit(text) else name for name, text in zip(table.columns, printed, strict=True)
+    )
+    return dataclasses.replace(table, columns=columns, rows=table.rows[1:], lines=table.lines[1:])
+
+
+_NO_UNITS = ("#", "count", "name", "text", "n/a", "none", "tokens")
+
+
 def _placed(block: Block, path: list[tuple[int, str]], labels: list[str], before: list[str]) -> Block:
     around = Surroundings(heading=tuple(name for _, name in path), labels=tuple(labels), before=tuple(before))
+    if isinstance(block, Table) and block.form != "statistics":
+        block = with_units(block)
     if isinstance(block, Fields):
         return dataclasses.replace(block, around=around, title=before[-1].strip() if before else "")
     return dataclasses.replace(block, around=around)

@@ -10,6 +10,7 @@ from typing import Any
 from app.importers.text.trainers import (
     columns,
     deepspeed,
+    fairseq,
     hugging_face,
     json_lines,
     lightning,
@@ -28,6 +29,7 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
     "torchtitan": torchtitan.read,
     "nanotron": nanotron.read,
     "DeepSpeed": deepspeed.read,
+    "fairseq": fairseq.read,
     "Transformers": hugging_face.read,
     "Lightning": lightning.read,
     "nanoGPT": nanogpt.read,
@@ -84,8 +86,13 @@ def read_columns(names: Sequence[str], rows: Sequence[Sequence[str]], filename: 
     return measurement(log, COLUMNS, filename) if log else None
 
 
+def read_chart(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Measurement]:
+    """Read the runs of a chart that Weights & Biases exported; [] of any other table."""
+    return [measurement(log, COLUMNS, run) for run, log in columns.runs_of_chart(names, rows).items()]
+
+
 def _lines(text: str) -> list[str]:
     return [_ANSI.sub("", line) for line in text.splitlines() if len(line) < _LONGEST_LINE]
 
 
-__all__ = ["COLUMNS", "LOOP", "TRAINERS", "read", "read_columns", "read_loop"]
+__all__ = ["COLUMNS", "LOOP", "TRAINERS", "read", "read_chart", "read_columns", "read_loop"]

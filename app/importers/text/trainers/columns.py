@@ -5,6 +5,7 @@ Each row is said as a line of JSON would be; of MLflow's long form, a row for ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,10 @@ from app.importers.text.trainers.log import Log
 
 _NAMES, _VALUES, _STEPS = ("key", "metric", "tag", "name"), ("value",), ("step",)
 _LEAST = 3
+_OF_RUN = re.compile(r"(.{1,200}) - (.{1,120})")
+_BESIDE = ("__min", "__max")
+"""Columns that Weights & Biases writes beside each one of a chart: the smoothed line's least and most."""
+_BY = ("step", "_step", "global_step", "train/global_step", "trainer/global_step")
 
 
 def read(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Log | None:
@@ -27,6 +32,31 @@ def read(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Log | None:
         return None
     numbers = [row.get("step", 0) for row in log.rows]
     return log if all(before < after for before, after in pairwise(numbers)) else None
+
+
+def runs_of_chart(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Log]:
+    """The log of each run of a chart that Weights & Biases exported; {} where it is none, or of no times and rates.
+
+    Columns are ``Step``, then ``RUN - METRIC`` with ``…__MIN`` and ``…__MAX`` beside it.
+    """
+    names = [name.strip() for name in columns]
+    beside = [at for at, name in enumerate(names) if name.lower().endswith(_BESIDE)]
+    by = next((at for at, name in enumerate(names) if name.lower() in _BY), -1)
+    if by < 0 or not beside:
+        return {}
+    metrics: dict[str, list[tuple[int, str]]] = {}
+    for at, name in enumerate(names):
+        if at not in beside and (hit := _OF_RUN.fullmatch(name)):
+            metrics.setdefault(hit[1], []).append((at, hit[2]))
+    found = {}
+    for run, own in metrics.items():
+        objects = [
+            {"step": row[by].strip(), **{name: row[at].strip() for at, name in own if row[at].strip()}} for row in rows
+        ]
+        log = json_lines.of_objects([one for one in objects if len(one) > 1])
+        if log is not None and len(log.rows) >= _LEAST:
+            found[run] = log
+    return found
 
 
 def _by_step(names: Sequence[str], objects: Sequence[dict[str, str]]) -> list[dict[str, Any]]:

@@ -20,7 +20,10 @@ _TIMER = re.compile(
 _MEMORY = re.compile(r"MaxMemAllocated=([\d.]{1,20})\s?GB")
 _CLOCK = re.compile(r"\btime \(ms\) \|(.{1,1000})")
 _PAIR = re.compile(r"\s*(\w{1,60}):\s*([\d.]{1,20})\s*(?:\||$)")
-_PIPELINE = re.compile(r"\bsteps:\s*(\d{1,9})\s+loss:\s*([\d.e+-]{1,20})\s+iter time \(s\):\s*([\d.]{1,20})")
+_PIPELINE = re.compile(
+    r"\bsteps:\s*(\d{1,9})\s+loss:\s*([\d.e+-]{1,20})\s+(?:\w{1,20} loss:\s*[\d.e+-]{1,20}\s+){0,4}"
+    r"iter time \(s\):\s*([\d.]{1,20})(?:\s+samples/sec:\s*([\d.]{1,20}))?"
+)
 _ARGUMENT = re.compile(r"\[config\.py:\d{1,6}:print\w{0,20}\]\s+(\w{1,60}) \.{0,80} (\S.{0,200})$")
 _PROFILE = re.compile(
     r"^\s*(?:\S{0,60}:\s?)?(params per gpu|params of model \S* *|fwd macs per gpu|fwd flops per gpu|fwd latency"
@@ -120,7 +123,8 @@ def _piped(line: str) -> Step | None:
     if found is None:
         return None
     seconds = number(found[3])
-    return Step(number=int(found[1]), seconds=seconds or None, row={"step_s": seconds, "loss": number(found[2])})
+    row = {"step_s": seconds, "loss": number(found[2]), **({"samples_per_s": number(found[4])} if found[4] else {})}
+    return Step(number=int(found[1]), seconds=seconds or None, row=row)
 
 
 def _profiled(lines: Sequence[str]) -> dict[str, Any]:

@@ -88,8 +88,10 @@ def _log(
         rows.append(row)
     whole_run = next((one for one in reversed(entries) if one.get("train_runtime") and "loss" not in one), {})
     if not timed and whole_run:
-        rate = whole_run.get("train_steps_per_second")
-        step_s = whole_run["train_runtime"] / steps if steps else 1 / rate if rate else 0.0
+        rate, run_s = whole_run.get("train_steps_per_second", 0.0), whole_run["train_runtime"]
+        # The rate has three digits behind the point, few of a slow step: with the time of the run it tells how many.
+        steps = steps or round(run_s * rate)
+        step_s = run_s / steps if steps else 1 / rate if rate else 0.0
         timed = [step_s] if step_s else []
         message = (
             "The step time is the mean of the whole run, with its start, evaluations and saving; "

@@ -16,6 +16,7 @@ from app.importers.names import column_name
 from app.importers.text.trainers import loop
 from app.importers.text.trainers.log import Log
 from app.importers.text.trainers.settings import with_settings
+from app.importers.text.values.units import unit as unit_of
 from estimator.scenario.measurement import Warning
 
 _OBJECT = re.compile(r"\s{0,20}(?:DLLL )?(\{.{2,8000}\}),?\s*")
@@ -31,6 +32,9 @@ _STEPS = (
 )
 _SINCE_START = {"elapsedtime": "elapsed", "_runtime": "elapsed", "elapsed_s": "elapsed"}
 _STAMPS = ("timestamp", "_timestamp", "time", "ts", "datetime", "asctime")
+_SHOWN_UNITS = ("_s", "_bytes", "_frac")
+_UNIT = re.compile(r"(.{1,80}?)\s?\(([A-Za-z%]{1,8})\)")
+"""Behind a name, as TensorBoard's tags have it: ``mfu(%)``."""
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,4}):(\d\d):(\d\d(?:\.\d{1,6})?)")
 _FIRST = re.compile(r"time|sec|elapsed|tok|throughput|_s$|mfu|loss", re.IGNORECASE)
 _LEAST, _MOST_LETTERS, _MOST_FIELDS, _DEEPEST = 2, 560, 24, 3
@@ -53,10 +57,17 @@ def read(lines: Sequence[str]) -> Log | None:
     return Log(rows=tuple(row for row in rows if row), warnings=(Warning(code="no-step-time", message=message),))
 
 
-def of_objects(objects: Sequence[Mapping[str, Any]]) -> Log | None:
-    """The log of objects that say a step and its time or rate; None where fewer than three do."""
+def of_objects(
+    objects: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any] | None = None,
+    model: Mapping[str, Any] | None = None,
+) -> Log | None:
+    """The log of objects that say a step and its time or rate; None where fewer than three do.
+
+    ``settings``: what else is said of the run, ``model`` as a scenario has one.
+    """
     log = loop.read([text for one in objects if (text := _in_words(one))])
-    return with_settings(log, _settings(objects)) if log else None
+    return with_settings(log, _settings([settings or {}, *objects]), model) if log else None
 
 
 def _settings(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -89,6 +100,9 @@ def _object(line: str) -> dict[str, Any]:
 def _in_words(one: Mapping[str, Any]) -> str:
     """As a line of a loop; "" without a step."""
     fields = dict(_amounts(one))
+    if "total_tokens" in fields and "throughput" in fields:  # LLaMA-Factory's: tokens/s of all GPUs since the start
+        rate = fields.pop("throughput")
+        fields |= {"tokens_per_s": rate} if rate > 0 else {}
     step = next((name for name in _STEPS if fields.get(name, -1.0) >= 0), "")
     if not step:
         return ""
@@ -96,7 +110,10 @@ def _in_words(one: Mapping[str, Any]) -> str:
     others = sorted((name for name in fields if name not in (step, *_STAMPS)), key=lambda name: not _FIRST.search(name))
     for name in others:
         unit = " s" if name in ("elapsed", "elapsed_time") else ""
-        said = f" | {re.sub(r'[^A-Za-z0-9_/@.-]', '_', name)[:60]}: {fields[name]!r}{unit}"
+        plain = name
+        if (printed := _UNIT.fullmatch(name)) and (known := unit_of(printed[2])) and known.suffix in _SHOWN_UNITS:
+            plain, unit = printed[1], f" {printed[2]}"
+        said = f" | {re.sub(r'[^A-Za-z0-9_/@.-]', '_', plain)[:60]}: {fields[name]!r}{unit}"
         text += said if len(text) + len(said) < _MOST_LETTERS else ""
     return text
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.importers.text.values.devices import of_name
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.problems import InputProblems
-from estimator.validation.spellings import chips_named
 
 _SLOW = 1.2
 _LARGEST = 1e18
@@ -67,6 +67,18 @@ def rows_of(steps: Sequence[Step], count: str = "step") -> tuple[dict[str, Any],
     return tuple({count: step.number, **step.row} for step in steps)
 
 
+def memory_of(rows: Sequence[Mapping[str, Any]]) -> MeasuredMemory:
+    """The most that any step says was allocated, and reserved, by the names that loops give it."""
+    peaks = (value for row in rows for name in _PEAKS if isinstance(value := row.get(name), (int, float)) and value > 0)
+    held = (value for row in rows for name in _HELD if isinstance(value := row.get(name), (int, float)) and value > 0)
+    return MeasuredMemory(peak_bytes=max(peaks, default=None), reserved_bytes=max(held, default=None))
+
+
+_PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_memory_bytes", "max_memory_allocated_bytes",
+          "peak_memory_allocated_bytes", "memory_max_active_bytes")  # fmt: skip
+_HELD = ("reserved_bytes", "max_memory_reserved_bytes", "peak_memory_reserved_bytes", "memory_max_reserved_bytes")
+
+
 def measurement(log: Log, producer: str, filename: str) -> Measurement:
     """The measurement of a run."""
     return Measurement(
@@ -79,12 +91,8 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         memory=log.memory,
         rows=log.rows,
         warnings=log.warnings,
-        device={"candidates": _chips(log.gpu)} if log.gpu else {},
+        device={"candidates": of_name(log.gpu, "the log says")} if log.gpu else {},
     )
-
-
-def _chips(gpu: str) -> list[dict[str, str]]:
-    return [{"chip": key, "why": f"the log says {gpu}"} for key in chips_named(gpu)]
 
 
 def number(text: str) -> float:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers import clock, passes
-from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
+from app.importers.text.trainers.log import Log, Step, memory_of, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Warning
@@ -51,7 +51,7 @@ _OF_SEVERAL = re.compile(
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
-    r"|time|dt|time_(?:per_)?(?:step|it|iter|iteration|batch)|elapsed_time_per_iteration|step|iter"
+    r"|time|dt|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step|elapsed_time_per_iteration|step|iter"
     r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
 _SINCE_START = re.compile(
@@ -71,12 +71,19 @@ _SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,8
 _ANY_FLOP_RATE = re.compile(r"([kmgtp])flops?_(?:per_)?(?:s|sec|second)$")
 """Of one GPU or of all, which nothing says."""
 _DURATION = re.compile(r"(?:^|_)(?:time|elapsed|duration|runtime)$")
+_SAMPLE_RATE = re.compile(
+    r"(?:^|_)(?:samples|sequences|examples)_per_(?:s|sec|second)(_(?:per_)?(?:gpu|device|rank))?$"
+)
+_OF_EACH = re.compile(r"(?:^|_)(?:device|gpu|rank)_")
+"""Before a rate: that of one of several, as Composer's ``throughput/device/batches_per_sec``."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
-_UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
+_UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds|[mg]ib)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
 _LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
 _FEWEST_OF_A_BAR = 10
+_MOST_RUNS = 8
+"""Of a log that several processes write, as one that began anew beside another."""
 _LONGEST_STEP_S = 100.0
 """A time without a unit that is longer is hardly in seconds."""
 
@@ -112,7 +119,8 @@ def read(lines: Sequence[str]) -> Log | None:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
     world = max(1, ranks_by_rates(steps[-1]))
-    log = Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
+    rows = rows_of(steps)
+    log = Log(rows=rows, steps_s=steps_s, world_size=world, memory=memory_of(rows), warnings=tuple(warnings))
     settings = {
         (hit[1] or hit[2]).lower(): hit[3]
         for line in lines
@@ -159,7 +167,7 @@ def _in_words(line: str) -> str:
 def _step(mark: int, text: str) -> Step:
     """What a line says of a step; an empty row where that is no time and no rate."""
     row: dict[str, Any] = {}
-    unnamed = None
+    unnamed, of_each = None, 0.0
     several = _OF_SEVERAL.search(text)
     steps = max(1, int(several[1])) if several else 1
     text = _OF_SEVERAL.sub("time", text)
@@ -174,6 +182,9 @@ def _step(mark: int, text: str) -> Step:
             row.setdefault(f"{name}_s", round(number(field[3][:-1]) * 60, _DIGITS))
             continue
         key, scale = _meaning(name, printed)
+        if key == "steps_per_s_of_each":
+            of_each = value
+            continue
         if key == "steps_per_s":
             key, value = "step_s", 1 / value if value > 0 else 0.0
         value = value / steps if key in ("step_s", "step_without_unit") else value
@@ -183,6 +194,8 @@ def _step(mark: int, text: str) -> Step:
             row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
     if unnamed:
         row.setdefault("step_s", unnamed)
+    if of_each > 0 and not any(key in row for key in ("step_s", "step_without_unit")):
+        row["step_s"] = 1 / of_each  # OLMo's, who counts the steps of one; Composer's is a share, beside that of all
     row = {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
     timed = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
     return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in timed) else {})
@@ -194,7 +207,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if per_step and (time := unit(per_step[1])):
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
-        return "steps_per_s", 1.0
+        return ("steps_per_s_of_each" if _OF_EACH.search(name) else "steps_per_s"), 1.0
     if rate := _FLOP_RATE.search(name):
         return "flops_per_s_per_gpu", PREFIXES[rate[1]]
     if rate := _ANY_FLOP_RATE.match(name):
@@ -202,6 +215,8 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if printed.startswith("tok") or _RATE.search(name):
         each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
+    if (rate := _SAMPLE_RATE.search(name)) and not _OF_EACH.search(name) and not rate[1]:
+        return "samples_per_s", 1.0
     if "/" in printed and not printed.endswith("flops/s"):
         return "samples_per_s", 1.0
     if name.endswith("mfu"):
@@ -239,21 +254,31 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
     hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:_LONGEST_LINE]))), None)
     tokens = number(hit[1]) if hit else 0.0
     timed = []
-    before: Step | None = None
+    runs: list[Step] = []
     for step in steps:
         row = {key: value for key, value in step.row.items() if key != "step_without_unit"}
         seconds = step.seconds or (step.row.get("step_without_unit") if in_seconds else None)
         if not said and "since_start_s" in row:
-            apart = step.number - before.number if before else 0
-            if before is not None and apart > 0 and row["since_start_s"] > before.row["since_start_s"]:
-                seconds = round((row["since_start_s"] - before.row["since_start_s"]) / apart, _DIGITS)
-            elif before is not None and apart == 0:
-                continue
-            before = step
+            if any(last.number == step.number for last in runs):
+                continue  # another rank's
+            if (at := _run_of(step, runs)) is not None:
+                apart = step.number - runs[at].number
+                seconds = round((row["since_start_s"] - runs[at].row["since_start_s"]) / apart, _DIGITS)
+                runs[at] = step
+            else:
+                runs = [*runs[1 - _MOST_RUNS :], step]
         elif not said and tokens and row.get("tokens_per_s"):
             seconds = tokens / row["tokens_per_s"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
+
+
+def _run_of(step: Step, runs: Sequence[Step]) -> int | None:
+    """Which of several runs that write into one log goes on with a step: that whose last one it is nearest after."""
+    since_s = step.row["since_start_s"]
+    earlier = [at for at, last in enumerate(runs)
+               if last.number < step.number and last.row["since_start_s"] < since_s]  # fmt: skip
+    return max(earlier, key=lambda at: runs[at].number, default=None)
 
 
 def longest_bar_s(lines: Sequence[str]) -> float | None:

@@ -18,6 +18,11 @@ _ARGUMENT = re.compile(
 _MEMORY = re.compile(
     r"max allocated:\s*([\d.]{1,20})\s*\|\s*reserved:\s*[\d.]{1,20}\s*\|\s*max reserved:\s*([\d.]{1,20})"
 )
+_MEAN_BESIDE = re.compile(r"^([\d.]{1,20})/[\d.]{1,20}$")
+_RATES = ("tokens/s/gpu", "tokens/sec/gpu", "tokens per second per gpu", "tokens_per_sec_per_gpu",
+          "tokens per gpu (tokens/s/gpu)")  # fmt: skip
+_SIZES = {"max_memory_allocated": "peak_bytes", "peak_memory_usage": "peak_bytes",
+          "max_memory_reserved": "reserved_bytes"}  # fmt: skip
 _LEAST = 2
 _MODEL = {
     "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "kv_heads",
@@ -41,7 +46,9 @@ def read(lines: Sequence[str]) -> Log | None:
     if len(steps) < _LEAST:
         return None
     arguments = {hit[1]: hit[2] for line in lines if len(line) < 300 and (hit := _ARGUMENT.match(line))}
-    scenario, world = _scenario(arguments)
+    scenario, world = scenario_of(arguments)
+    logged = {name: max((step.row[name] for step in steps if name in step.row), default=None)
+              for name in ("peak_bytes", "reserved_bytes")}  # fmt: skip
     peaks = [(number(hit[1]), number(hit[2])) for line in lines if (hit := _MEMORY.search(line))]
     warnings: list[Warning] = []
     steps_s = without_first(steps, warnings)
@@ -54,15 +61,16 @@ def read(lines: Sequence[str]) -> Log | None:
         scenario=scenario,
         world_size=world,
         memory=MeasuredMemory(
-            peak_bytes=max(peak for peak, _ in peaks) * MIB if peaks else None,
-            reserved_bytes=max(most for _, most in peaks) * MIB if peaks else None,
+            peak_bytes=max(peak for peak, _ in peaks) * MIB if peaks else logged["peak_bytes"],
+            reserved_bytes=max(most for _, most in peaks) * MIB if peaks else logged["reserved_bytes"],
         ),
         warnings=tuple(warnings),
     )
 
 
 def _step(iteration: int, line: str) -> Step:
-    pairs = {key.strip().lower(): value for key, value in _PAIR.findall(line)}
+    # Forks write the last figure before the mean of the run: 13100.0/13240.9.
+    pairs = {key.strip().lower(): _MEAN_BESIDE.sub(r"\1", value) for key, value in _PAIR.findall(line)}
     row: dict[str, Any] = {}
     seconds = None
     for key, text in pairs.items():
@@ -73,8 +81,10 @@ def _step(iteration: int, line: str) -> Step:
             seconds = row["step_s"] = value
         elif key.startswith(("throughput per gpu (tflop", "compute per gpu (tflop", "tflops")):
             row["flops_per_s_per_gpu"] = value * 1e12
-        elif key in ("tokens/s/gpu", "tokens per second per gpu"):
+        elif key in _RATES:
             row["tokens_per_s_per_gpu"] = value
+        elif key in _SIZES and value > 0:  # NeMo's, in bytes
+            row[_SIZES[key]] = value
         elif key in ("global batch size", "global_batch_size"):
             row["global_batch"] = int(value)
         elif key.endswith("loss") and "scale" not in key:
@@ -82,7 +92,7 @@ def _step(iteration: int, line: str) -> Step:
     return Step(number=iteration, seconds=seconds if seconds and 0 < seconds < 1e6 else None, row=row)
 
 
-def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
+def scenario_of(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     """What the dump of Megatron's arguments says of model, plan and training, and the count of ranks."""
     arguments = {_FORMER[name]: value for name, value in arguments.items() if name in _FORMER and value != "0"} | {
         **arguments

@@ -12,16 +12,12 @@ from app.importers.text.trainers.log import Log
 from app.importers.text.values import meaning
 from app.importers.text.values.models import model_of
 from estimator.scenario.measurement import Warning
-from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of
+from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
 
 _MODEL = ("model", "model_name", "model_name_or_path", "model_type", "arch", "architecture")
 _GPU = ("gpu", "gpu_name", "device_name", "gpu_type", "hardware", "accelerator", "chip", "gpu_model")
 _WORLD = (
     "world_size", "num_gpus", "n_gpus", "n_gpu", "gpus", "num_devices", "ngpus", "device_count", "num_processes",
-)  # fmt: skip
-_LENGTH = (
-    "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "max_target_length", "block_size",
-    "context_length", "cutoff_len",
 )  # fmt: skip
 _SHORTEST = 4
 """Letters of a table's heading that is a setting's name as well; what is shorter, as ga, may be anything in a log."""
@@ -31,6 +27,13 @@ def _also_headings(first: tuple[str, ...], headings: set[str]) -> tuple[str, ...
     return (*first, *sorted(name for name in headings.difference(first) if len(name) >= _SHORTEST))
 
 
+_LENGTH = _also_headings(
+    ("seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "max_target_length", "block_size",
+     "context_length", "cutoff_len"),
+    meaning.SEQ_LEN,
+)  # fmt: skip
+_SHARDING = (*sorted(meaning.SHARDING), "strategy", "distributed_strategy", "parallel_strategy", "parallelism")
+_ZERO = tuple(sorted(meaning.ZERO))
 _WHOLE_BATCH = _also_headings(
     ("global_batch_size_to_train_on", "train_batch_size", "global_train_batch_size"), meaning.GLOBAL_BATCH
 )
@@ -104,11 +107,26 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
         global_batch=batch,
         micro_batch=own,
         precision=precision or flag,
-        sharding="fsdp" if sharded else "",
-        recompute="full" if settings.get("remat_policy") == "full" else "",
+        sharding="fsdp" if sharded else _sharding(settings),
+        recompute=_recompute(settings),
         framework="xla" if on_mesh else "",
         degrees=degrees,
     )
+
+
+def _sharding(settings: Mapping[str, str]) -> str:
+    named = (sharding_of(settings[name]) for name in _SHARDING if name in settings)
+    trainer = settings.get("fsdp", "").split()  # of Transformers: full_shard auto_wrap
+    wrapped = [sharding_of(word) for word in trainer[:1]]
+    stages = (sharding_of(f"zero{settings[name]}") for name in _ZERO if name in settings)
+    return next((found for found in (*named, *wrapped, *stages) if found), "")
+
+
+def _recompute(settings: Mapping[str, str]) -> str:
+    if settings.get("remat_policy") == "full":
+        return "full"
+    said = (settings[name].lower() for name in sorted(meaning.RECOMPUTE) if name in settings)
+    return next((meaning.RECOMPUTED[word] for word in said if word in meaning.RECOMPUTED), "")
 
 
 def _degree(settings: Mapping[str, str], axis: str) -> int:
@@ -116,13 +134,17 @@ def _degree(settings: Mapping[str, str], axis: str) -> int:
     return _whole(settings, _also_headings((), meaning.DEGREES[axis])) or math.prod(mesh)
 
 
-def with_settings(log: Log, settings: Mapping[str, str]) -> Log:
-    """The log with its run's scenario, ranks and GPU, and one warning of what it leaves out."""
+def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any] | None = None) -> Log:
+    """The log with its run's scenario, ranks and GPU, and one warning of what it leaves out.
+
+    ``built``: the model, where its configuration is there.
+    """
     said = said_by(settings, log.world_size if log.world_size > 1 else 0)
     world = said.world_size or 1
     if not log.steps_s:
         return replace(log, world_size=world)
-    model = model_of({"model": said.model.rpartition("/")[2]}) or model_of({"model": said.model})
+    named = model_of({"model": said.model.rpartition("/")[2]}) or model_of({"model": said.model})
+    model = dict(built) if built else named
     chips = chips_named(said.gpu)
     lacking = {
         "model": model,
@@ -142,7 +164,7 @@ def with_settings(log: Log, settings: Mapping[str, str]) -> Log:
     )
 
 
-def _scenario(said: Said, model: str) -> dict[str, Any]:
+def _scenario(said: Said, model: str | dict[str, Any]) -> dict[str, Any]:
     plan: dict[str, Any] = {"dp": said.dp, **said.degrees}
     if said.micro_batch:
         plan["micro_batch"] = said.micro_batch

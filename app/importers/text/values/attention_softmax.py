@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from estimator.scenario.units import MIB
-from estimator.validation.predicted_rows.text_attention import SWEPT_BATCH, WIDTHS, WRITTEN_OUT_BYTES, kept_bytes
+from estimator.validation.swept_attention import SWEPT_BATCH, WIDTHS, WRITTEN_OUT_BYTES, kept_bytes
 
 _KEPT = "memory_before_backward_bytes"
 _WORKSPACES = (8_519_680.0, 32.0 * MIB)

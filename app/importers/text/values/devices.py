@@ -11,7 +11,7 @@ from estimator.scenario.catalog import CatalogEntry
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
-from estimator.validation.spellings import chips_of_row, gpu_of_row
+from estimator.validation.spellings import chips_of_row, forms_named, gpu_of_row
 
 _KERNELS = (
     (
@@ -45,6 +45,24 @@ _SCORES_AT_ONCE = 3.2
 """Matrices of scores that an attention written out holds at once, and a little room: with more memory none runs out."""
 
 
+def of_name(name: str, says: str) -> list[dict[str, str]]:
+    """Propose the chips that a name may mean, the likeliest first; ``says``: who says it.
+
+    >>> of_name("H100", "the log says")[0]
+    {'chip': 'h100-sxm', 'why': 'the log says H100, and SXM is its usual form'}
+    """
+    keys = forms_named(name)
+    why = f"{says} {name[:40]}"
+    families = {key.removesuffix("-pcie").removesuffix("-sxm") for key in keys}
+    if len(families) > 1:
+        first = f"{why}, and this has the most memory"
+    elif len(keys) > 1 and "sxm" in keys[0]:
+        first = f"{why}, and SXM is its usual form"
+    else:
+        first = why
+    return [{"chip": key, "why": why if at else first} for at, key in enumerate(keys)]
+
+
 def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dict[str, str]]:
     """Propose chips for rows of one table, the likeliest first: ``{chip, why}``; empty where nothing tells.
 
@@ -70,10 +88,8 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
         )
     )
     if unclear:
-        why = f"the table says {gpu_of_row(rows[0])[:40]}"
-        either = [entry for entry in possible if entry.key in unclear[0][1]]
-        either.sort(key=lambda entry: (-entry.value.memory_bytes, "pcie" in entry.key))
-        return [{"chip": entry.key, "why": why} for entry in either]
+        left = {entry.key for entry in possible if entry.key in unclear[0][1]}
+        return [one for one in of_name(gpu_of_row(rows[0]), "the table says") if one["chip"] in left]
     text = [line for line in lines[:_MOST_LINES] if 0 < len(line) <= _LONGEST_LINE]
     found = [
         {"chip": entry.key, "why": f"the text names it: {line.strip()[:80]}"}

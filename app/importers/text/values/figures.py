@@ -21,8 +21,15 @@ _LOOKED_AT = 200
 class Findings:
     """What a recogniser met on its way, counted until it is said in one warning each."""
 
+    line: int = 0
+    """That of the row which is being read."""
     oom: int = 0
+    beside_oom: list[int] = field(default_factory=list)
+    """Lines of rows that say out of memory, and a time all the same."""
     missing: int = 0
+    below_zero: list[int] = field(default_factory=list)
+    zero: list[int] = field(default_factory=list)
+    """Lines of times that are below zero, and of times of steps that are none."""
     without_unit: dict[str, str] = field(default_factory=dict)
     no_counts: dict[str, list[str]] = field(default_factory=dict)
     loose_sizes: dict[str, set[str]] = field(default_factory=dict)
@@ -72,6 +79,8 @@ def put(
     known = known or header.unit or assumed
     suffix = known.suffix if known else ""
     statistic = f"_{header.statistic}" if header.statistic and header.statistic != "mean" else ""
+    if statistic and key == header.name and header.is_statistic:
+        key, statistic = header.statistic, ""
     name = f"{key}{statistic}{suffix}"
     if read.missing:
         findings.oom += read.missing == "oom"
@@ -82,6 +91,10 @@ def put(
     else:
         scale = known.scale if known else 1.0
         row[name] = scaled(read.value, scale)
+        if suffix == "_s" and read.value < 0:
+            findings.below_zero.append(findings.line)
+        elif suffix == "_s" and read.value == 0 and key in _OF_A_STEP and not statistic:
+            findings.zero.append(findings.line)
         if read.spread is not None:
             own = unit(read.spread_unit) if read.spread_unit else None
             spread_scale = own.scale if own and own.suffix == suffix else scale
@@ -91,6 +104,10 @@ def put(
         elif known.loose:
             findings.loose_sizes.setdefault(name, set()).add((read.unit or header.printed_unit).strip())
     return read
+
+
+_OF_A_STEP = ("step", "forward", "backward", "forward_backward")
+"""Times that are none of a step that ran."""
 
 
 def printed_sizes(findings: Findings) -> set[str]:

@@ -54,6 +54,11 @@ class Column:
         """A plain key of lower-case words."""
         return "_".join(self.words)
 
+    @property
+    def is_statistic(self) -> bool:
+        """Whether it names a statistic and nothing that it would be of."""
+        return self.statistic != "" and _STATISTICS.get(self.name) == self.statistic
+
 
 def column(header: str) -> Column:
     """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.
@@ -61,7 +66,7 @@ def column(header: str) -> Column:
     A header that is nothing but a unit of time is a time, and ``ms/iter`` that of a step; ``s`` alone stays a name,
     mostly that of the sequence length.
     """
-    plain = header.strip().strip("*`_ ")[:200]
+    plain = without_marks(header)
     rest, printed = plain, ""
     bracket = _BRACKETS.search(plain)
     counted = _COUNTED_A_SECOND.sub(r"\1 per s", plain)
@@ -81,6 +86,25 @@ def column(header: str) -> Column:
     statistic = next((_STATISTICS[word] for word in words if word in _STATISTICS), "")
     kept = tuple(word for word in words if word not in _STATISTICS)
     return Column(header=plain, words=kept or words, statistic=statistic, unit=unit(printed), printed_unit=printed)
+
+
+_MARKS = re.compile(
+    r"(?:[\s*`_?†‡§¹²³⁴⁵⁶⁷⁸⁹:]|\[\d{1,3}\]|\^?\[\^\w{1,8}\]"
+    r"|[(\[](?:[yt]|yes|true)\s?/\s?(?:[nf]|no|false)\??[)\]])+$",
+    re.IGNORECASE,
+)
+"""Behind a header: emphasis, a question mark, marks of footnotes, that its cells say yes or no."""
+_LONGEST = 200
+
+
+def without_marks(header: str) -> str:
+    """A header without emphasis, question marks, marks of footnotes and ``(y/n)``.
+
+    >>> [without_marks(one) for one in ("OOM (y/n)?", "step time (s)?", "**MFU**†", "BW [2]")]
+    ['OOM', 'step time (s)', 'MFU', 'BW']
+    """
+    plain = header[:_LONGEST].strip().strip("*`_ ")
+    return _MARKS.sub("", plain) or plain
 
 
 def split_words(text: str) -> tuple[str, ...]:

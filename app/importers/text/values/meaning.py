@@ -46,6 +46,12 @@ ZERO = {"zero", "zero_stage", "deepspeed_stage", "zero_level"}
 RECOMPUTE = {"recompute", "recomputation", "activation_checkpointing", "activation_checkpoint", "act_ckpt", "ac",
              "gradient_checkpointing", "grad_checkpointing", "activation_recompute",
              "activation_recomputation"}  # fmt: skip
+RECOMPUTED = {
+    **dict.fromkeys(("true", "yes", "on", "full", "✓", "1"), "full"),
+    **dict.fromkeys(("false", "no", "off", "none", "✗", "0"), "none"),
+    **dict.fromkeys(("selective", "sac"), "selective"),
+}
+"""What is computed again in backward, by the words of a cell."""
 GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "hardware", "accelerator", "chip", "card",
        "hw", "accelerator_type", "machine"}  # fmt: skip
 GPUS = {"gpus", "#_gpus", "#gpus", "n_gpus", "num_gpus", "number_of_gpus", "no_gpus", "gpu_count", "devices",
@@ -59,7 +65,8 @@ NODES = {"nodes", "n_nodes", "num_nodes", "#_nodes", "#nodes", "nnodes"}
 GPUS_PER_NODE = {"nproc_per_node", "gpus_per_node", "gpu_per_node", "gpus_node", "n_gpus_per_node", "gpus_per_host"}
 PRECISION = {"precision", "dtype", "data_type", "type"}
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
-STATUS = {"status", "result", "ok"}
+STATUS = {"status", "result", "ok", "state", "outcome", "exit_status"}
+OOM = {"oom", "is_oom", "oomed", "oom_error", "cuda_oom", "out_of_memory", "ran_out_of_memory", "out_of_mem"}
 VERSION = {"version", "implementation", "impl", "variant", "method", "kind", "mode"}
 CONFIG = {"config", "configuration", "setting", "settings"}
 

@@ -1,7 +1,7 @@
 /** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, show } from "../../actions.js";
 import { count, quantity, short, when } from "../../format.js";
-import { isTable } from "../../measured.js";
+import { isTable, isTraced, wasTraced } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
 import { clusterChips, complete, describe, resized, same, shortLabel } from "../../scenario.js";
 import { chosenSides } from "../../sides.js";
@@ -60,17 +60,18 @@ export function createPalette(shortcuts, found) {
     }));
     const measured = (measurements ?? []).flatMap((one) => {
       const title = one.label || one.id;
-      const facts = [one.device_name, one.step_time_s && quantity(one.step_time_s, "s")].filter(Boolean).join(" · ");
+      const what = wasTraced(one) ? "traced program" : "measurement";
+      const facts = [what, one.device_name, one.step_time_s && quantity(one.step_time_s, "s")]
+        .filter(Boolean)
+        .join(" · ");
       const open = {
         title: `Open ${title}`,
-        facts: `measurement · ${facts}`,
+        facts,
         act: () => void trying(openMeasurement(one.id)),
       };
       const [a] = chosenSides(state);
       const beside = () => setSides(a || "plan", `m:${one.id}`);
-      return isTable(one)
-        ? [open]
-        : [open, { title: `B is ${title}`, facts: `measurement · ${facts}`, act: inExplore(beside) }];
+      return isTable(one) ? [open] : [open, { title: `B is ${title}`, facts, act: inExplore(beside) }];
     });
     const plans = pinnedPlans().map(({ pin, title, facts }) => ({
       title: `B is ${title}`,
@@ -143,7 +144,7 @@ function sides(letter) {
         `m:${one.id}`,
         one.label || one.id,
         [
-          one.bundled ? "bundled" : one.origin?.kind,
+          one.bundled ? "bundled" : wasTraced(one) ? "traced, predicted from its own ops" : one.origin?.kind,
           one.device_name,
           one.step_time_s && quantity(one.step_time_s, "s"),
           !one.bundled && when(one.created_s),
@@ -170,7 +171,9 @@ function sides(letter) {
   ].filter(({ key }) => key !== scenario.model && key !== scenario.cluster.chip);
   return [
     offer("plan", "The plan in the panel", `predicted · ${describe(scenario, catalog)}`),
-    ...(measurement?.expected ? [offer("own", "Its own ops, predicted", measurement.label || measurement.id)] : []),
+    ...(measurement?.expected && !isTraced(measurement)
+      ? [offer("own", "Its own ops, predicted", measurement.label || measurement.id)]
+      : []),
     ...plans,
     ...measured,
     ...entries.map(({ key, label, words, what, its }) =>

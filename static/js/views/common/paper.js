@@ -1,7 +1,7 @@
 /** A figure on its own, as a picture for a report: title, what it is of, the drawing, and what its colours stand for. */
 import { describe } from "../../scenario.js";
 import { count } from "../../format.js";
-import { beside } from "../../measured.js";
+import { beside, isTraced } from "../../measured.js";
 import { state } from "../../state.js";
 import { colour } from "./dom.js";
 
@@ -23,9 +23,7 @@ export function aboutFigures() {
   const { pair } = state;
   if (view === "explore" && pair?.a && pair.b)
     return [pair.a, pair.b]
-      .map(({ letter, predicted, name, extra }) =>
-        [`${letter}: ${predicted ? "predicted" : "measured"}`, name, extra].filter(Boolean).join(" "),
-      )
+      .map(({ letter, kind, name, extra }) => [`${letter}: ${kind}`, name, extra].filter(Boolean).join(" "))
       .join(" · ");
   const { global_batch, seq_len, precision } = scenario.training;
   const run = view === "explore" && beside(state, scenario);
@@ -33,7 +31,7 @@ export function aboutFigures() {
     describe(scenario, catalog),
     `${count(global_batch)} sequences of ${count(seq_len)} tokens`,
     precision,
-    run && run.label && `measured: ${run.label}`,
+    run && run.label && `${isTraced(run) ? "traced" : "measured"}: ${run.label}`,
   ]
     .filter(Boolean)
     .join(" · ");

@@ -63,6 +63,40 @@ function ownGroup() {
     : [];
 }
 
+/**
+ * Fill a choice of what a measurement ran on: the likely chips first, then one's own, then all others.
+ * @param {HTMLSelectElement} choice @param {Measurement} measurement @param {string} chip  that is chosen, "" for none
+ */
+export function chipOptions(choice, { device }, chip) {
+  /** @type {{chip: string, why: string}[]} */
+  const likely = device.candidates ?? [];
+  const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
+  const others = [...labels.keys()].filter((key) => !likely.some((one) => one.chip === key));
+  const chipOffer = (/** @type {string} */ key) => offer(key, labels.get(key) ?? key);
+  choice.replaceChildren(
+    ...(chip ? [] : [offer("", "choose the chip")]),
+    ...(likely.length
+      ? [
+          h(
+            "optgroup",
+            { label: likely.some((one) => one.why) ? "likely" : "fast and large enough" },
+            likely.map((one) => chipOffer(one.chip)),
+          ),
+        ]
+      : []),
+    ...ownGroup(),
+    h("optgroup", { label: likely.length ? "others" : "chips" }, others.map(chipOffer)),
+  );
+  choice.value = chip;
+}
+
+/** Why a chip is among the likely ones; "" where it is not. @param {Measurement} measurement @param {string} chip */
+export function likelyWords({ device }, chip) {
+  const likely = /** @type {{chip: string, why: string}[]} */ (device.candidates ?? []);
+  const it = likely.find((one) => one.chip === chip);
+  return it ? it.why || "fast and large enough for every row" : "";
+}
+
 const MOST_NAMES = 4;
 
 /** What the names of GPUs in a table's rows were taken for. @param {[string, string][]} names */
@@ -94,7 +128,7 @@ export function createQuestions({ change, right, again, named }) {
   const correct = h("button", {
     type: "button",
     class: "link",
-    text: "Correct",
+    text: "Change",
     onclick: () => {
       correcting = !correcting;
       toggle();
@@ -145,7 +179,7 @@ export function createQuestions({ change, right, again, named }) {
     name.value = before in names ? before : (unknown ?? all[0]?.[0] ?? "");
     name.setAttribute("aria-label", `${label || now}: name in its rows`);
     meant.setAttribute("aria-label", `${label || now}: chip of that name`);
-    correct.setAttribute("aria-label", `${label || now}: correct the chips of its rows`);
+    correct.setAttribute("aria-label", `${label || now}: change the chips of its rows`);
     choose();
     toggle();
     return all.length > 0;
@@ -169,30 +203,10 @@ export function createQuestions({ change, right, again, named }) {
       if (answered) other.setAttribute("aria-label", `${label || own}: measured on another chip`);
       return;
     }
-    /** @type {{chip: string, why: string}[]} */
-    const likely = device.candidates ?? [];
-    const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
-    const others = [...labels.keys()].filter((key) => !likely.some((one) => one.chip === key));
-    const chipOffer = (/** @type {string} */ key) => offer(key, labels.get(key) ?? key);
     choice.setAttribute("aria-label", `${label || own}: measured on`);
-    choice.replaceChildren(
-      ...(chip ? [] : [offer("", "choose the chip")]),
-      ...(likely.length
-        ? [
-            h(
-              "optgroup",
-              { label: likely.some((one) => one.why) ? "likely" : "fast and large enough" },
-              likely.map((one) => chipOffer(one.chip)),
-            ),
-          ]
-        : []),
-      ...ownGroup(),
-      h("optgroup", { label: likely.length ? "others" : "chips" }, others.map(chipOffer)),
-    );
-    choice.value = chip;
+    chipOptions(choice, measurement, chip);
     yes.disabled = !chip;
-    const it = likely.find((one) => one.chip === chip);
-    const reason = it && (it.why || "fast and large enough for every row");
+    const reason = likelyWords(measurement, chip);
     const all = tables > 1 ? `for ${tables} tables of this file` : "";
     put(why, [reason, all].filter(Boolean).join("; "));
   }

@@ -5,7 +5,7 @@ import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
 import { bytes, plural, seconds, significant } from "../../format.js";
 import { measuredChip } from "../../measured.js";
 import { loadMeasurement } from "../../measurements.js";
-import { describe } from "../../scenario.js";
+import { describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -35,16 +35,27 @@ function name() {
   return `headroom-${String(typeof model === "string" ? model : model.name || "model").replace(/[^\w.-]+/g, "-")}`;
 }
 
+/** The side whose own ops the tabs are about: a traced program's, beside the catalogue's form of it as long as nobody moves that. */
+function ownShown() {
+  const { pair, measuredScenario, scenario } = state;
+  const traced = [pair?.a, pair?.b].find((side) => side?.kind === "traced");
+  return traced?.estimate && pair?.edited && measuredScenario && same(measuredScenario, scenario) ? traced : null;
+}
+
 /** The estimate that the tabs are about: of the plan that is edited, else of a side that has one. */
 function shownEstimate() {
   const { pair, estimate } = state;
+  const own = ownShown();
+  if (own) return own.estimate;
   if (!pair || pair.edited) return estimate;
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
-/** Whose estimate the tabs are about, where it is of neither side. */
-function apartFromBoth() {
+/** Whose estimate the tabs are about, where that is not plain. */
+function whose() {
   const { pair, estimated, scenario, catalog } = state;
+  const own = ownShown();
+  if (own) return `Layers, communication, memory and what is assumed are of ${own.letter}, the program's own ops.`;
   if (!pair || pair.edited || pair.b?.estimate || pair.a?.estimate) return "";
   return `Layers, communication, memory and what is assumed are of ${describe(estimated ?? scenario, catalog)}, which the controls hold: neither A nor B.`;
 }
@@ -96,7 +107,7 @@ export function createExplore(root, { tour, choose }) {
       { key: "assumed", title: "Assumed", element: assumptions.element, update: of(assumptions.update) },
       { key: "configuration", title: "Configuration", element: configuration.element, update: configuration.update },
     ],
-    apartFromBoth,
+    whose,
   );
   const content = h(
     "main",
@@ -130,10 +141,10 @@ export function createExplore(root, { tour, choose }) {
   function rooflineParts() {
     const { pair, measurement } = state;
     const both = [pair?.a, pair?.b].filter((side) => side !== null && side !== undefined);
-    const own = both.some(({ key }) => key === "own") ? (measurement?.expected ?? null) : null;
+    const own = both.find((side) => side.own)?.own ?? null;
     const works = own && ownWorks(own.ops);
-    const series = both.flatMap(({ letter, predicted, estimate, measurement: run, step_s, key }) => {
-      if (works && key === "own") return [{ letter, predicted, works: worksOf(works.predicted), step_s: step_s ?? 1 }];
+    const series = both.flatMap(({ letter, predicted, estimate, measurement: run, step_s, own: its }) => {
+      if (its) return [{ letter, predicted, works: worksOf(ownWorks(its.ops).predicted), step_s: step_s ?? 1 }];
       if (estimate) return [{ letter, predicted, works: worksOf(estimate.ops), step_s: step_s ?? 1 }];
       const kernels_ = works && run?.id === measurement?.id ? works.measured : run?.kernels;
       if (!kernels_?.length) return [];
@@ -250,8 +261,11 @@ export function createExplore(root, { tour, choose }) {
     profile.update();
   });
   subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour"], remedies.update);
-  subscribe(["problems", "estimate", "scenario"], () => {
+  subscribe(["problems", "estimate", "scenario", "pair"], () => {
     content.classList.toggle("dim", state.problems.length > 0);
+    // a refusal before any estimate stands alone: figures that are not on their way have no place
+    const there = [state.pair?.a, state.pair?.b].some((side) => side?.estimate || side?.measurement);
+    content.classList.toggle("void", state.problems.length > 0 && !there);
     notices.update();
   });
   subscribe(["measurement"], water.showWarnings);

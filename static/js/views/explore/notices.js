@@ -1,6 +1,7 @@
 /** What is wrong with the scenario as a whole, and what its estimate warns of. */
 import { setScenario } from "../../actions.js";
 import { sentences } from "../../format.js";
+import { fieldNamed } from "../../ownParts.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
 
@@ -31,7 +32,8 @@ export function createNotices(unplaced) {
       ? [estimated, "Back to the last one that could, which the figures still show"]
       : [base, "Back to the sample"];
     const back = h("button", { type: "button", class: "link", text, onclick: () => setScenario(to) });
-    element.replaceChildren(notice(title, sentences(which), back));
+    const named = which.map((one) => fieldNamed(one, state.catalog));
+    element.replaceChildren(notice(title, sentences(named), back));
   }
   return { element, update };
 }

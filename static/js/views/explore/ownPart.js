@@ -1,7 +1,7 @@
 /** A model or chip of one's own: the fields of the one that is shown, to be changed; saved in this browser. */
 import { setOwnChip, setOwnModel } from "../../actions.js";
 import { significant } from "../../format.js";
-import { edited, ownFields, savedParts, savePart } from "../../ownParts.js";
+import { edited, outOfRange, ownFields, savedParts, savePart } from "../../ownParts.js";
 import { chipOf, modelOf } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -24,11 +24,16 @@ export function createOwnPart(kind, saved) {
   function row(field) {
     const id = `own-${kind}-${field.name}`;
     const input = h("input", field.yes ? { type: "checkbox", id } : { type: "number", id, min: 0, step: "any" });
+    const problem = h("div", { class: "problem", role: "alert", hidden: true });
     input.addEventListener("change", () => {
+      const limits = state.catalog.fields[`${kind}.${field.name}`];
+      const why = field.yes ? "" : outOfRange(field, input.valueAsNumber, limits);
+      problem.replaceChildren(h("b", { text: `Refused: ${input.value || "no number"}. ` }), why);
+      problem.hidden = !why;
+      input.setAttribute("aria-invalid", String(Boolean(why)));
+      if (why) return;
       const value = field.yes ? input.checked : input.valueAsNumber * field.factor;
-      if (typeof value === "number" && !(value >= 0)) return update();
       take(edited(now(), field.name, value, name.value.trim() || ownName()));
-      return undefined;
     });
     const element = h(
       "div",
@@ -36,8 +41,9 @@ export function createOwnPart(kind, saved) {
       h("label", { for: id, text: field.label }),
       input,
       h("span", { text: field.unit }),
+      problem,
     );
-    return { field, input, element };
+    return { field, input, element, problem };
   }
   /** @type {ReturnType<typeof row>[]} */
   let rows = []; // made when they are unfolded: the page's first figures need not wait for them
@@ -80,8 +86,9 @@ export function createOwnPart(kind, saved) {
       rows = ownFields(kind, state.catalog).map(row);
       last.before(...rows.map((one) => one.element));
     }
-    for (const { field, input } of rows) {
-      if (document.activeElement === input) continue;
+    for (const { field, input, problem } of rows) {
+      // what is refused stays until it is corrected
+      if (document.activeElement === input || !problem.hidden) continue;
       const value = part[field.name] ?? state.catalog.fields[`${kind}.${field.name}`]?.default;
       if (field.yes) input.checked = Boolean(value);
       else

@@ -5,7 +5,7 @@ import { createCalibration } from "./calibration.js";
 import { createHardwareSliders } from "./hardwareSliders.js";
 import { createNetworks } from "./networks.js";
 import { createOwnPart } from "./ownPart.js";
-import { savedParts, withPart } from "../../ownParts.js";
+import { fieldNamed, savedParts, withPart } from "../../ownParts.js";
 import { priceOf } from "../../sides.js";
 import { usdPerHour } from "./strip.js";
 import { clusterChips, chipOf, chips, chipWord, same } from "../../scenario.js";
@@ -260,7 +260,8 @@ export function createPanel({ tour }) {
 
 /** @param {HTMLElement} into @param {string} part */
 function showProblems(into, part) {
-  const text = saidTogether(state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)));
+  const own = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`));
+  const text = saidTogether(own.map((one) => fieldNamed(one, state.catalog)));
   into.hidden = !text;
   if (text) into.replaceChildren(h("b", { text: "Not possible: " }), text);
 }

@@ -2,16 +2,17 @@
  * A profile beside what its own ops should take, without any scenario; and the scenario that it is of: proposed from its
  * shapes, confirmed by one press or corrected.
  */
-import { setScenario } from "../../actions.js";
+import { setScenario, setSides } from "../../actions.js";
 import { api } from "../../api.js";
 import { categoryIn } from "../../figures/base.js";
 import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
-import { deviceName } from "../../measured.js";
-import { confirmScenario } from "../../measurements.js";
+import { deviceName, isTraced } from "../../measured.js";
+import { confirmDevice, confirmScenario } from "../../measurements.js";
 import { complete, describe, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { breakable, h, put } from "../common/dom.js";
+import { asksDevice, chipMeant, chipOptions, likelyWords } from "../common/questions.js";
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
@@ -70,7 +71,7 @@ export function createProfile() {
 
 /** The card of all ops, measured beside predicted. */
 function createOps() {
-  const scroller = createScroller("Ops of the profile", "tall");
+  const scroller = createScroller("Its own ops", "tall");
   const find = h("input", { type: "text", placeholder: "find an op or shape", "aria-label": "Find an op or shape" });
   const sub = h("span", { class: "sub" });
   const element = h(
@@ -217,7 +218,12 @@ function createWhatIf() {
     const chips = catalog.chips.filter(({ key, value }) => value.kind !== "cpu" || key === own.chip);
     chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
     if (!chips.some(({ key }) => key === own.chip))
-      chip.prepend(h("option", { value: own.chip, text: "the chip it ran on" }));
+      chip.prepend(
+        h("option", {
+          value: own.chip,
+          text: isTraced(measurement) ? "the chip it was traced for" : "the chip it ran on",
+        }),
+      );
     chip.value = own.chip;
     for (const { control, select } of laid) {
       if (select) select.replaceChildren();
@@ -228,9 +234,22 @@ function createWhatIf() {
   return { element, update };
 }
 
+/**
+ * That a scenario's prediction is another than that of the program's own ops, which it does not replace.
+ * @param {import("../../types.js").Estimate} own @param {import("../../types.js").Estimate} form
+ */
+function twoPredictions(own, form) {
+  const of = (/** @type {import("../../types.js").Estimate} */ { step_time_s, memory }) =>
+    [seconds(step_time_s), memory.peak_bytes && bytes(memory.peak_bytes)].filter(Boolean).join(" and ");
+  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; sliders and Search use that form.`;
+}
+
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
 function createProposal() {
   const sub = h("span", { class: "sub" });
+  const chip = h("select", { onchange: () => void trying(confirmDevice(chipMeant(chip.value))) });
+  const why = h("small", { class: "quiet" });
+  const device = h("p", { class: "device" }, h("span", { class: "quiet", text: "On what? " }), chip, " ", why);
   const acts = h("div", { class: "choices" });
   const words = h("div", {});
   const scroller = createScroller("Proposed scenario", "tall");
@@ -239,6 +258,7 @@ function createProposal() {
     { class: "card", id: "proposal" },
     h("header", {}, h("h3", { text: "Its scenario" }), sub),
     words,
+    device,
     acts,
     scroller.element,
   );
@@ -250,28 +270,53 @@ function createProposal() {
     const { measurement, measuredScenario, scenario, catalog } = state;
     if (!measurement) return;
     const found = measurement.proposed;
+    const its = measurement.expected ? "profile" : "run";
+    device.hidden = Boolean(measuredScenario) || its === "profile" || !asksDevice(measurement);
     if (measuredScenario) {
       put(sub, "confirmed");
-      words.replaceChildren(h("p", { text: `This profile is of ${describe(measuredScenario, catalog)}.` }));
-      acts.replaceChildren(button("Show it", "ghost", () => setScenario(measuredScenario)));
+      const { expected, prediction, id } = measurement;
+      const traced = isTraced(measurement);
+      const what = traced ? "program" : its;
+      const twice = expected && prediction ? ` ${twoPredictions(expected.estimate, prediction)}` : "";
+      words.replaceChildren(h("p", { text: `This ${what} is of ${describe(measuredScenario, catalog)}.${twice}` }));
+      acts.replaceChildren(
+        button("Show it", "ghost", () => {
+          setScenario(measuredScenario);
+          setSides("", "");
+        }),
+        ...(expected && !traced ? [button("Its own ops as A", "ghost", () => setSides("own", `m:${id}`))] : []),
+      );
       scroller.element.hidden = true;
       return;
     }
     const fields = Object.entries(found?.fields ?? {});
     const sure = fields.filter(([, one]) => one.sure).length;
-    put(
-      sub,
-      fields.length ? `read from its shapes: ${sure} fields sure, ${fields.length - sure} guessed` : "not known",
-    );
-    const device = deviceName(measurement);
-    const reason = found ? found.reason : `It does not say what ran${device ? ` on ${device}` : ", nor on what"}.`;
+    const from = measurement.expected ? "read from its shapes" : "read from its file";
+    put(sub, fields.length ? `${from}: ${sure} fields sure, ${fields.length - sure} guessed` : "not known");
+    const ran = deviceName(measurement);
+    const reason = found ? found.reason : `It does not say what ran${ran ? ` on ${ran}` : ", nor on what"}.`;
+    const proposed = found?.scenario ? complete(found.scenario, catalog) : null;
+    const asked = proposed && its === "run" ? describe(proposed, catalog) : "";
     words.replaceChildren(
+      ...(asked ? [h("p", {}, h("span", { class: "quiet", text: "What was this? " }), h("b", { text: asked }))] : []),
       ...[reason, ...(found?.notes ?? [])].filter(Boolean).map((text) => h("p", { class: "hint", text })),
     );
-    const proposed = found?.scenario ? complete(found.scenario, catalog) : null;
+    if (!device.hidden) {
+      const now = String(measurement.device.candidates?.[0]?.chip ?? "");
+      const chosen = proposed ? now : "";
+      chipOptions(chip, measurement, chosen);
+      chip.setAttribute("aria-label", `${measurement.label || measurement.id}: ran on`);
+      put(why, chosen ? likelyWords(measurement, chosen) : "");
+    }
     acts.replaceChildren(
       ...[
-        proposed && found?.whole && button("Confirm", "primary", () => void trying(confirmScenario(proposed))),
+        proposed &&
+          found?.whole &&
+          button(
+            "Confirm",
+            "primary",
+            () => void trying(device.hidden ? confirmScenario(proposed) : confirmDevice(chipMeant(chip.value))),
+          ),
         proposed &&
           !same(proposed, scenario) &&
           button(found?.whole ? "Correct it first" : "Open it as a training step", "ghost", () =>

@@ -1,6 +1,6 @@
 /** A and B in the bar: the title of the page. Each opens a choice of plans and measurements; swap, pin, undo. */
 import { pinScenario, setScenario, swapSides } from "../../actions.js";
-import { apart, measuredChip, relationWords } from "../../measured.js";
+import { apart, isTraced, measuredChip, relationWords } from "../../measured.js";
 import { describe, same, shortLabel } from "../../scenario.js";
 import { set, state, subscribe } from "../../state.js";
 import { h, icon, put } from "../common/dom.js";
@@ -88,7 +88,8 @@ export function wayBack() {
   const { measurement, measuredScenario, scenario, catalog } = state;
   if (!measurement || !measuredScenario || !words || same(measuredScenario, scenario)) return { words, back: null };
   const chip = apart(state, scenario) === "chip" ? measuredChip(measurement, catalog.chips) : null;
-  const text = chip ? `Predict for ${chip.label}` : "Predict what was measured";
+  const before = isTraced(measurement) ? "Back to what was traced" : "Predict what was measured";
+  const text = chip ? `Predict for ${chip.label}` : before;
   const act = () => {
     set({ a: "", b: "" });
     setScenario(measuredScenario);

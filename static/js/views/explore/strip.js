@@ -1,11 +1,12 @@
 /** The strip: five numbers as A → B, each with its interval and what is drawn of it; the price is edited in place. */
 import { setPrice } from "../../actions.js";
-import { arrow, bytes, change, measured, percent, scaleFor, short, significant } from "../../format.js";
+import { arrow, bytes, change, count, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
 import { judged, priceOf, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
+import { toast } from "../common/toast.js";
 import { capacityHint } from "./specs.js";
 
 /** @typedef {import("../../sides.js").Side} Side */
@@ -91,7 +92,9 @@ export function createStrip() {
   }
   input.onchange = () => {
     const value = input.value === "" ? 0 : input.valueAsNumber;
-    if (Number.isFinite(value) && value >= 0) setPrice(value);
+    const why = priceRefused(value);
+    if (why) toast(why);
+    else setPrice(value);
     close();
     update();
   };
@@ -226,6 +229,12 @@ export function usdPerHour(side) {
   const chip = side?.chip ?? chipOf(scenario, catalog);
   const source = catalog.chips.find(({ value }) => value === chip)?.sources.usd_per_hour;
   return { usd: Number(chip.usd_per_hour) || 0, source: source ? `Source: ${source}.` : "" };
+}
+
+/** Why a price of one chip cannot be; "" where it can. @param {number} usd  for an hour */
+export function priceRefused(usd) {
+  const most = state.catalog.fields["chip.usd_per_hour"]?.maximum ?? Infinity;
+  return usd >= 0 && usd <= most ? "" : `A chip-hour costs from 0 to ${count(most)} dollars.`;
 }
 
 /** Why a chip costs nothing yet, and what to do. @param {import("../../types.js").Part} chip */

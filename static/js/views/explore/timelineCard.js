@@ -1,5 +1,5 @@
 /** The card of the step over time: A above B in every lane, memory below; a Chrome trace to take along. */
-import { chromeTrace, phasesInOrder, timeline } from "../../figures/timeline.js";
+import { chromeTrace, HEIGHT_PX, kindsOf, phasesInOrder, placeOf, timeline } from "../../figures/timeline.js";
 import { seconds } from "../../format.js";
 import { ownTimelineOf, timelineOf } from "../../pair.js";
 import { silent } from "../../sides.js";
@@ -26,8 +26,8 @@ function runOf(side) {
     const drawn = timelineOf(side.scenario);
     return drawn && { letter, predicted, fits, drawn };
   }
-  if (side.key === "own" && state.measurement) {
-    const drawn = ownTimelineOf(state.measurement.id);
+  if (side.own) {
+    const drawn = ownTimelineOf(side.item.expected);
     return drawn && { letter, predicted, fits, drawn };
   }
   const own = side.measurement?.timeline;
@@ -42,6 +42,36 @@ const otherStep = (letter, drawn_s, step_s) =>
     ? `${letter}: a typical step, ${seconds(drawn_s)}, not the one of ${seconds(step_s)} above`
     : "";
 
+/** The pipeline stages of a side, and how they are scheduled. @param {import("../../sides.js").Side} side */
+const pipelineOf = ({ scenario }) => ({ pp: scenario?.plan.pp ?? 1, schedule: scenario?.plan.schedule ?? "" });
+
+/** A predicted side that is still to be laid out, as the place that it takes. @param {import("../../sides.js").Side} side @returns {Run} */
+function awaitedRun(side) {
+  const { letter, predicted, fits, step_s, breakdown_s, own } = side;
+  const sends = !own || (breakdown_s?.[state.catalog.sends] ?? 0) > 0;
+  const peak_bytes = own ? 0 : (side.peak_bytes ?? 0);
+  return {
+    letter,
+    predicted,
+    fits,
+    drawn: placeOf({ ...pipelineOf(side), step_s: step_s ?? 0, peak_bytes, sends }),
+  };
+}
+
+/** Both sides, what is still to come as its place. @returns {Run[]} */
+const runsAndPlaces = () =>
+  [state.pair?.a, state.pair?.b].flatMap(
+    (side) => (side && (runOf(side) ?? (side.predicted && side.estimate ? awaitedRun(side) : null))) || [],
+  );
+
+/** Kinds of blocks that predicted sides may have. */
+const expectedKinds = () =>
+  [state.pair?.a, state.pair?.b].flatMap((side) =>
+    side?.predicted && side.estimate
+      ? kindsOf({ ...pipelineOf(side), breakdown_s: side.breakdown_s ?? {} }, state.catalog.passes)
+      : [],
+  );
+
 /** @param {{name: () => string}} options */
 export function createTimeline({ name }) {
   /** @type {Run[]} */
@@ -50,44 +80,48 @@ export function createTimeline({ name }) {
     type: "button",
     text: "Trace",
     "aria-label": "Timeline: download a trace for Perfetto",
-    onclick: () => download(`${name()}-timeline.trace.json`, JSON.stringify(chromeTrace(runs)), "application/json"),
+    onclick: () =>
+      download(
+        `${name()}-timeline.trace.json`,
+        JSON.stringify(chromeTrace(runs.filter(({ drawn }) => drawn.lane.length))),
+        "application/json",
+      ),
   });
   const card = new FigureCard({
     id: "timeline",
     title: "Timeline",
-    height: 280,
+    height: HEIGHT_PX,
     span: "w6 fig",
     actions: [save],
     name,
   });
 
+  /** @param {Run[]} found */
+  function figureOf(found) {
+    const { selected, catalog } = state;
+    const { categories: names, phases, passes } = catalog;
+    const expected = expectedKinds();
+    const figure = timeline({ runs: found, names, phases, passes, expected, selected, colour, narrow: narrow() });
+    card.explain(figure.key);
+    put(card.sub, [figure.unit, ...found.map(({ apart }) => apart)].filter(Boolean).join("; "));
+    card.sub.title = figure.said ?? "";
+    return figure;
+  }
+
   function update() {
     if (state.drag || !state.pair) return;
-    card.element.hidden = !runsNow().length && (silent(state.pair) || ![state.pair.a, state.pair.b].some(awaited));
-    const sides = [state.pair.a, state.pair.b];
-    card.legend.classList.toggle(
-      "held",
-      sides.some((side) => side?.predicted && (side.scenario?.plan.pp ?? 1) > 1),
-    );
-    // until there is something to draw the last one stays, or the place of the first
-    if (!runsNow().length) return;
-    card.later(() => {
-      const { selected, catalog } = state;
-      const found = runsNow();
-      if (found.length) runs = found;
-      const figure = timeline({
-        runs,
-        names: catalog.categories,
-        phases: catalog.phases,
-        passes: catalog.passes,
-        selected,
-        colour,
-        narrow: narrow(),
+    const there = runsNow();
+    card.element.hidden = !there.length && (silent(state.pair) || ![state.pair.a, state.pair.b].some(awaited));
+    if (there.length) {
+      card.later(() => {
+        if (runsNow().length) runs = runsAndPlaces();
+        return figureOf(runs);
       });
-      card.explain(figure.key);
-      put(card.sub, [figure.said, ...runs.map(({ apart }) => apart)].filter(Boolean).join("; "));
-      return figure;
-    });
+      return;
+    }
+    // until there is something to draw the last one stays, or the place of the first: nothing moves when it comes
+    const places = runsAndPlaces();
+    if (!card.figure && places.length) card.plot.style.height = `${figureOf(places).layout.height}px`;
   }
   return { element: card.element, update };
 }

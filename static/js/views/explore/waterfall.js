@@ -1,6 +1,7 @@
 /** The waterfall: A to B by cause. Its rows are buttons, as are the segments of A and B; the one pressed is what all figures show. */
 import { select } from "../../actions.js";
-import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall, waterRows } from "../../figures/waterfall.js";
+import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall } from "../../figures/waterfall.js";
+import { waterRows } from "../../figures/waterRows.js";
 import { measured, plural, quantity } from "../../format.js";
 import { doubtOf, spreadWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
@@ -11,7 +12,7 @@ import { FigureCard } from "../common/figure.js";
 import { warningList } from "../common/warnings.js";
 import { wayBack } from "./sidesBar.js";
 
-/** @typedef {import("../../figures/waterfall.js").WaterRow} WaterRow */
+/** @typedef {import("../../figures/waterRows.js").WaterRow} WaterRow */
 
 const USUAL_ROWS = 9;
 const TIGHT_PX = 440;

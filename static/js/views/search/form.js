@@ -8,7 +8,7 @@ import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
 import { options, selectOr } from "../common/entries.js";
 import { inBothUnits } from "../explore/specs.js";
-import { priceMissing, usdPerHour } from "../explore/strip.js";
+import { priceMissing, priceRefused, usdPerHour } from "../explore/strip.js";
 
 const OBJECTIVES = /** @type {[string, string][]} */ ([
   ["step_time", "time"],
@@ -41,6 +41,8 @@ const LOCKABLE = [
 const USUAL_TOKENS = 5e5;
 /** What a large run of today takes in a step. */
 const LARGE_TOKENS = 4e6;
+/** Tokens of a step for each chip that keep it busy beside what it exchanges. */
+const CHIP_TOKENS = 16_384;
 
 const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 
@@ -50,6 +52,16 @@ export const hasSmallBatch = () =>
 /** Take as many tokens a step as a large run does. */
 export const takeLargeBatch = () =>
   setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len)));
+
+/** The most chips that are looked at. */
+const mostChips = () => state.wanted.most_chips || clusterChips(state.scenario.cluster);
+
+/** Sequences of a step that give as many chips something to divide. */
+function usualBatch() {
+  const tokens = Math.min(Math.max(CHIP_TOKENS * mostChips(), USUAL_TOKENS), LARGE_TOKENS);
+  const [even, each] = [tokens / state.scenario.training.seq_len, mostChips()].map((some) => Math.log2(some));
+  return 2 ** Math.max(Math.round(even), Math.ceil(each));
+}
 
 /** Why the range of chips holds no number; "" where it holds one. */
 export function emptyRange() {
@@ -112,12 +124,7 @@ export function createSearchForm() {
   const sequence = whole("search-sequence", (value) => setField("training.seq_len", value));
   const batch = whole("search-batch", (value) => setField("training.global_batch", value));
   const stepWords = h("span");
-  const larger = h("button", {
-    type: "button",
-    class: "link",
-    text: "take 4 M",
-    onclick: takeLargeBatch,
-  });
+  const larger = h("button", { type: "button", class: "link" });
   const step = h("p", { class: "hint" }, stepWords, larger);
   const capacityWords = h("p", { class: "hint" });
   const fixedWords = h("span");
@@ -135,7 +142,7 @@ export function createSearchForm() {
     if (value || !tokens.value.trim()) setRunTokens(value);
   });
   const days = number("search-days", (value) => setWanted({ days: value }));
-  const usd = number("search-usd", setPrice);
+  const usd = listen(input("search-usd"), priceRefused, setPrice);
   const memory = number("search-memory", (memory_gb) => setWanted({ memory_gb }));
   const slowest = number("search-slowest", (slowest_s) => setWanted({ slowest_s }));
   const objectives = OBJECTIVES.map(([value, text]) => {
@@ -258,8 +265,12 @@ export function createSearchForm() {
     const each = scenario.training.seq_len * scenario.training.global_batch;
     put(fixedWords, `Every plan: ${trainingWords(scenario.training, catalog.fields)}. `);
     const small = hasSmallBatch();
-    put(stepWords, `${short(each)} tokens a step${small ? "; large runs take 1 M to 16 M: " : ""}`);
-    larger.hidden = !small;
+    const few = !small && (each < USUAL_TOKENS || scenario.training.global_batch < mostChips());
+    const kept = `${short(each)} tokens a step, the batch of Explore`;
+    put(stepWords, small ? `${kept}; large runs take 1 M to 16 M: ` : few ? `${kept}: ` : kept);
+    larger.hidden = !small && !few;
+    put(larger, small ? "take 4 M" : `take ${count(usualBatch())} sequences`);
+    larger.onclick = small ? takeLargeBatch : () => setField("training.global_batch", usualBatch());
     fill(tokens, run_tokens ? short(run_tokens) : "");
     fill(days, wanted.days);
     days.placeholder = "any";

@@ -88,7 +88,7 @@ export function createPlanFigures() {
   const pair = chooser("cells", "Cells");
   const cells = new FigureCard({
     id: "cells",
-    title: "Best by",
+    title: "Best of each",
     height: HEIGHT_PX,
     span: "w6",
     name,
@@ -102,8 +102,8 @@ export function createPlanFigures() {
   const listenFront = openOnClick(front, (curve, point) => order[curve]?.[point]?.found);
   const listenCells = openOnClick(cells, (_, point) => inCells[point]?.found);
 
-  /** @param {Answer[]} sorted @param {Cell[]} found @param {Asked} asked */
-  function update(sorted, found, asked) {
+  /** @param {Answer[]} sorted @param {Cell[]} found @param {Asked} asked @param {string} objective  by which they are sorted */
+  function update(sorted, found, asked, objective) {
     const { scenario, catalog, wanted } = state;
     const all = measures(asked.run_tokens > 0, chipHoursWord(scenario, catalog));
     const usable = all.filter(({ key }) => key !== "price" || asked.usd_per_hour);
@@ -134,8 +134,8 @@ export function createPlanFigures() {
     });
     inCells = found;
     cells.element.hidden = !found.length;
-    const best = measure(wanted.objective === "memory" ? "memory" : wanted.objective === "cost" ? "hours" : "time");
-    put(cells.sub, best.text);
+    const best = measure(objective === "memory" ? "memory" : objective === "cost" ? "hours" : "time");
+    put(cells.sub, `least ${best.text}; click: B`);
     if (!found.length) return;
     cells.now(() => {
       requestAnimationFrame(listenCells);

@@ -100,6 +100,8 @@ export function createSearch(root) {
     main.classList.toggle("dim", old);
     older.hidden = !old;
     problem.classList.toggle("older", old && shownFor !== "");
+    // a refusal before any answer stands alone: figures that are not on their way have no place
+    main.classList.toggle("void", !hasAnswer && !asking && problem.hasChildNodes());
   }
 
   /** @param {boolean} [again]  whether what is known is asked for again */
@@ -239,7 +241,9 @@ export function createSearch(root) {
       question,
       wanted.objective,
     );
-    figures.update(sorted, cellsOf(found, wanted.cells, wanted.objective), question);
+    const needed = sorted.length ? chipsNeeded(sorted, question) : 0;
+    const objective = needed ? "step_time" : wanted.objective;
+    figures.update(sorted, cellsOf(found, wanted.cells, objective), question, objective);
     tableCard.hidden = tiles.hidden = !sorted.length;
     if (!sorted.length) {
       put(title, "Plans");
@@ -248,7 +252,6 @@ export function createSearch(root) {
       return;
     }
     const [best] = sorted;
-    const needed = chipsNeeded(sorted, question);
     if (needed) {
       const more = { most_chips: needed, least_chips: wanted.least_chips || best.chips };
       const text = `Search up to ${plural(needed, "chip")}`;
@@ -267,7 +270,6 @@ export function createSearch(root) {
       );
     }
     const [time, price, hours] = measures(question.run_tokens > 0, chipHoursWord(scenario, catalog));
-    const objective = needed ? "step_time" : wanted.objective;
     const [{ plans: alike, surest }] = groups(sorted, objective);
     const words = (/** @type {import("../../answers.js").Answer} */ one) =>
       planWords(one.found.scenario.plan, catalog.fields);

@@ -19,14 +19,30 @@ class WithAverage(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer, self.average = nn.Linear(64, 8), nn.Linear(64, 8)
+        self.evaluated = 0
 
     def forward(self, x):
+        self.evaluated += not self.training
         return self.layer(x)
 
 
 model = WithAverage().cuda()
 optimizer = Outer(model.layer.parameters())
 batch = torch.randn(32, 64, device="cuda")
+model.eval()
+with torch.no_grad():
+    losses = [model(batch).mean().item() for _ in range(9)]
+assert len(losses) == 9
+assert model.evaluated == 3  # the others repeat them
+with torch.no_grad():
+    assert model(batch[:5]).shape == (5, 8)
+    collected = []
+    hook = model.layer.register_forward_hook(lambda *given: collected.append(given[-1]))
+    for _ in range(5):
+        model(batch)
+    assert len(collected) == 5  # which the program would miss
+    hook.remove()
+model.train()
 for step in range(6):
     model(batch).mean().backward()
     optimizer.step()

@@ -16,6 +16,12 @@ dist.init_process_group("nccl")
 assert dist.get_world_size() == int(os.environ["WORLD_SIZE"])
 assert dist.get_backend() == "nccl"
 network = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 16)).cuda()
+if how == "ddp":  # a flag that every rank raises alike
+    flag = torch.tensor([3], device="cuda")
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    assert flag.item() == 3
+    dist.all_reduce(flag)
+    assert flag.item() == 3 * dist.get_world_size()
 if how == "tensor":
     mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
     parallelize_module(network, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel()})

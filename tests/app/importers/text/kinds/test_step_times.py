@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.importers.text.kinds.step_times import contained_backward, describe, mark_repeats, total_is_sum
+from app.importers.text.kinds.same_run import mark_repeats
+from app.importers.text.kinds.step_times import contained_backward, describe, total_is_sum
 from app.importers.text.values.figures import Findings
 from app.importers.text.values.header import column
 from estimator.scenario.measurement import Measurement

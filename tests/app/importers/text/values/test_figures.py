@@ -20,6 +20,13 @@ def test_units_of_cell_header_and_assumption_in_that_order():
     assert findings.without_unit == {"d": "d"}
 
 
+def test_a_header_that_is_a_statistic_alone_is_said_once():
+    row = {}
+    for header in ("std (ms)", "min", "stddev (ms)"):
+        put(row, column(header).name, "5", column(header), Findings())
+    assert row == {"std_s": 0.005, "min": 5.0}
+
+
 def test_missing_and_text():
     findings, row = Findings(), {}
     put(row, "a", "OOM", column("a (ms)"), findings)

@@ -1,0 +1,176 @@
+"""Said scenario: which one the log of a run, or a table of the steps of one, says that it is of, on a chip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from estimator.scenario import catalog
+from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import Measurement, scenario_run
+from estimator.scenario.model import Model
+from estimator.scenario.plan import AXES
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.proposal.proposal import Proposal
+from estimator.scenario.proposal.proposed import Proposed, guess, sure
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
+from estimator.validation.predicted_rows.device import TableDevice, chip_of
+from estimator.validation.predicted_rows.steps import estimated
+from estimator.validation.predicted_rows.text_steps import BATCHES, rates, scenario_of_text_row, usual_precision
+
+UNSAID = "settings-unsaid"
+"""Code of the warning that names what a log leaves out."""
+TABLE = "text/step-times"
+OF_NO_TRAINER = ("log/JSON lines", "log/columns", "log/loop", "tensorboard")
+"""Logs of whoever wrote the loop: what they leave out of a plan is not known, as it is of a trainer's own defaults."""
+
+
+def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal | None:
+    """Propose the scenario that a log or a table of one run names; None where its file says nothing of the kind.
+
+    ``chip``: what it ran on, where somebody says so; else what the file names, else its likeliest candidate.
+    """
+    form = measurement.origin.format
+    of_table = form == TABLE and bool(measurement.steps_s)
+    unsaid = next((one.message for one in measurement.warnings if one.code == UNSAID), "")
+    if not of_table and not (measurement.scenario and "cluster" not in measurement.scenario) and not unsaid:
+        return None
+    likely: list[dict[str, str]] = measurement.device.get("candidates") or []
+    named = chip or chip_of(measurement) or (likely[0]["chip"] if likely else "")
+    lacking = [] if of_table else _lacking(measurement.scenario, named)
+    if lacking:
+        return Proposal(reason=f"{unsaid or _unsaid(lacking)}.")
+    if not named:
+        return Proposal(reason=f"{_unsaid(['GPU'])}.")
+    try:
+        place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
+        if of_table:
+            scenario, said = scenario_of_text_row(measurement.rows[0], place), _of_row(measurement.rows[0])
+        else:
+            scenario, said = _completed(measurement, place)
+    except InputProblems as error:
+        if unsaid:
+            return Proposal(reason=f"{unsaid}.")
+        problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
+        return Proposal(reason=f"What it says is no whole scenario: {problems}.")
+    why = next((one["why"] for one in likely if one["chip"] == named), "")
+    on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
+    notes = tuple(f"Assumed: {words}." for words in place.assumed)
+    return Proposal(scenario=scenario_to_json(scenario), fields=_fields(scenario, said, on), whole=True, notes=notes)
+
+
+def _lacking(said: Mapping[str, Any], chip: str | Chip) -> list[str]:
+    """What a log leaves out that nothing can be assumed for; its GPU alone can be asked for."""
+    training = said.get("training") or {}
+    lacking = [] if said.get("model") else ["model"]
+    lacking += [words for name, words in (("global_batch", "global batch"), ("seq_len", "sequence length"))
+                if not training.get(name)]  # fmt: skip
+    return [*lacking, *([] if chip else ["GPU"])] if lacking else []
+
+
+def _unsaid(lacking: list[str]) -> str:
+    return f"The file does not say its {', '.join(lacking)}, which a prediction of its step needs"
+
+
+def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str]]:
+    """The scenario of a log on a place, and the fields that the log says; raise InputProblems.
+
+    What a loop of nobody's name leaves out is assumed as of a row of a table: states sharded, as many sequences at a
+    time as fit, computed again in backward only where nothing else does.
+    """
+    given = measurement.scenario
+    plan, training = dict(given.get("plan") or {}), dict(given.get("training") or {})
+    said = {f"plan.{name}" for name in plan} | {f"training.{name}" for name in training} | {"model.name"}
+    free = measurement.origin.format in OF_NO_TRAINER and not training.get("framework")
+    if not training.get("precision"):
+        training["precision"] = usual_precision(place.hardware)
+        place.assume(f"precision {training['precision']}, usual on {place.label}")
+    if free and "sharding" not in plan and plan.get("dp", 1) * plan.get("cp", 1) > 1:
+        plan["sharding"] = "fsdp" if plan.get("pp", 1) == 1 else "zero1"
+        place.assume(f"{plan['sharding']}, as it does not say how states are sharded")
+    ranks = math.prod(plan.get(axis, 1) for axis in AXES)
+    if ranks != place.ranks:
+        plan["dp"] = max(place.ranks // max(ranks // plan.get("dp", 1), 1), 1)
+    ways: list[dict[str, Any]] = [{}]
+    batch = training.get("global_batch")
+    if "micro_batch" not in plan and isinstance(batch, int):
+        sizes = sizes_at_a_time(batch // plan.get("dp", 1), plan.get("pp", 1))
+        again = ({}, {"recompute": "full"}) if free and "recompute" not in plan else ({},)
+        ways = [{**how, "micro_batch": size} for how in again for size in sizes]
+    model = given.get("model")
+    found = [place.scenario(model, {**plan, **how}, training) for how in ways]
+    at = next((at for at, one in enumerate(found) if estimated(one, None).memory.fits), 0)
+    if len(found) > 1 and found[at].plan.micro_batch < found[0].plan.micro_batch:
+        place.assume(AS_MANY_AS_FIT)
+    if ways[at].get("recompute"):
+        place.assume("each layer computed again in backward, as it would not fit else")
+    return found[at], said
+
+
+_COLUMNS = {"model": "model.name", "sharding": "plan.sharding", "strategy": "plan.sharding", "dp": "plan.dp",
+            "gpus": "plan.dp", "world_size": "plan.dp", "nodes": "plan.dp", "tp": "plan.tp", "pp": "plan.pp",
+            "cp": "plan.cp", "micro_batch": "plan.micro_batch", "recompute": "plan.recompute",
+            "seq_len": "training.seq_len", "precision": "training.precision",
+            **dict.fromkeys(BATCHES, "training.global_batch")}  # fmt: skip
+
+
+def _of_row(row: Mapping[str, Any]) -> set[str]:
+    return {_COLUMNS[name] for name in row if name in _COLUMNS}
+
+
+def scenario_of_log(measurement: Measurement, chip: str | Chip) -> Scenario | str:
+    """Return the scenario of all rows of a log on ``chip``, else why there is none; raise InputProblems."""
+    own = scenario_run(measurement)
+    if "cluster" in own:
+        scenario = scenario_from_json(own)
+        asked = catalog.chip(chip) if isinstance(chip, str) and chip else chip
+        if not asked or asked == scenario.cluster.chip:
+            return scenario
+        partial = measurement.device.get(READ) or {name: part for name, part in own.items() if name != "cluster"}
+        measurement = replace(measurement, scenario=partial)
+    found = said_scenario(measurement, chip)
+    if found is None or found.scenario is None:
+        return found.reason if found else "its file does not say of which model it is"
+    return scenario_from_json(found.scenario)
+
+
+READ = "read"
+"""Of a device that somebody named: the scenario as the file says it, before it was completed for that device."""
+
+
+def log_row(scenario: Scenario, place: TableDevice) -> dict[str, float]:
+    """Predict what a log says of each step of one scenario."""
+    one = estimated(scenario, place.calibration)
+    return {
+        **dict.fromkeys(("step_s", "mean_step_s"), one.step_time_s),
+        **rates(scenario, one.step_time_s),
+        "mfu_frac": one.mfu,
+        "peak_bytes": one.memory.peak_bytes,
+        "peak_memory_bytes": one.memory.peak_bytes,
+        "reserved_bytes": one.memory.reserved_bytes,
+    }
+
+
+def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str, Proposed]:
+    """What matters of a scenario, each with whether the file says it."""
+    plan, training, stated = scenario.plan, scenario.training, set(said)
+    shown = {
+        "model.name": _name_of(scenario.model),
+        **{f"plan.{name}": getattr(plan, name) for name in (*AXES, "sharding", "micro_batch", "recompute")},
+        **{f"training.{name}": getattr(training, name) for name in ("seq_len", "global_batch", "precision")},
+    }
+    fields = {
+        path: sure(value, "the file says so") if path in stated else guess(value, "the file does not say")
+        for path, value in shown.items()
+        if path in stated or value not in (1, "none")
+    }
+    return {**fields, "cluster.chip": chip}
+
+
+def _name_of(model: Model) -> str:
+    """What people call a model: its label in the catalogue where it has one."""
+    entry = next((one for one in catalog.entries("models") if one.key == model.name), None)
+    return entry.label if entry else model.name or "a model without a name"

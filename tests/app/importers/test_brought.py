@@ -1,0 +1,158 @@
+"""What people bring: logs and tables that name all of their run, odd headers, rows that ran out of memory."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.importers.text.values.devices import of_name
+from app.summary import summarize
+from estimator.validation.predicted_rows import predicted_table
+from estimator.validation.predicted_rows.said_scenario import said_scenario
+from tests.app.importers.reading import codes, one, read
+
+RUN = {"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "precision": "bf16"}
+STEPS = ((1, 0.9), (2, 0.41), (3, 0.40), (4, 0.405))
+
+
+def lines(run: dict, *, head: bool = False) -> str:
+    """A line of JSON for each step, with the settings in each or once at the head."""
+    rows = [{**({} if head else run), "step": at, "step_time_s": s} for at, s in STEPS]
+    return "".join(json.dumps(row) + "\n" for row in ([{"config": run}] if head else []) + rows)
+
+
+def columns(run: dict) -> str:
+    names, cells = ",".join(run), ",".join(map(str, run.values()))
+    return f"step,{names},step_time_s\n" + "".join(f"{at},{cells},{s}\n" for at, s in STEPS)
+
+
+FORMS = {
+    "each line": lambda run: lines(run),
+    "the head": lambda run: lines(run, head=True),
+    "columns": columns,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("stated", "sharding"),
+    [
+        ({"sharding": "fsdp"}, "fsdp"),
+        ({"strategy": "DDP"}, "ddp"),
+        ({"sharding": "SHARD_GRAD_OP"}, "zero3"),
+        ({"zero_stage": 2}, "zero2"),
+        ({}, "fsdp"),
+    ],
+)
+def test_a_run_that_names_all_of_it_has_a_scenario(tmp_path, form, stated, sharding):
+    found = one(read(tmp_path, FORMS[form](RUN | stated)))
+    assert found.steps_s == pytest.approx((0.41, 0.40, 0.405))
+    proposal = said_scenario(found)
+    assert proposal.whole, proposal.reason
+    scenario = proposal.scenario
+    assert (scenario["model"]["name"], scenario["cluster"]["chip"]["name"]) == ("gpt2-xl", "h100-sxm")
+    assert (scenario["plan"]["dp"], scenario["plan"]["sharding"]) == (8, sharding)
+    assert (scenario["training"]["seq_len"], scenario["training"]["global_batch"]) == (1024, 64)
+    assert proposal.fields["plan.sharding"].sure == bool(stated)
+
+
+def test_the_steps_of_a_run_are_held_against_its_prediction_and_its_first_is_not(tmp_path):
+    found = one(read(tmp_path, lines(RUN)))
+    asked = predicted_table(found, "h100-sxm")
+    assert [set(row) for row in asked.rows] == [set(), {"step_s"}, {"step_s"}, {"step_s"}]
+    assert asked.errors["step_s"].n == 3
+    assert "start-up" in asked.reasons[0]
+    other = predicted_table(found, "a100-80gb-sxm")
+    assert other.rows[1]["step_s"] > 1.5 * asked.rows[1]["step_s"]
+
+
+@pytest.mark.parametrize("name", ["model", "sequence"])
+def test_what_a_log_does_not_name_is_said_in_place_of_a_scenario(tmp_path, name):
+    found = one(read(tmp_path, lines({key: value for key, value in RUN.items() if key != name})))
+    reason = said_scenario(found).reason
+    assert {"model": "its model", "sequence": "its sequence length"}[name] in reason
+    assert predicted_table(found, "h100-sxm").unpredicted == reason.removesuffix(".")
+
+
+def test_a_row_of_one_run_has_a_scenario_and_rows_of_several_have_none(tmp_path):
+    head = "| model | gpu | tp | dp | batch | seq_len | step (ms) |\n|---|---|---|---|---|---|---|\n"
+    found = one(read(tmp_path, head + "| llama3-8b | H200 | 2 | 4 | 16 | 4096 | 900 |\n"))
+    plan = said_scenario(found).scenario["plan"]
+    assert (found.steps_s, plan["tp"], plan["dp"], found.world_size) == ((0.9,), 2, 4, 8)
+    rows = "".join(f"| llama3-8b | H200 | {tp} | 4 | 16 | 4096 | 900 |\n" for tp in (1, 2))
+    several = one(read(tmp_path, head + rows))
+    assert (several.steps_s, said_scenario(several)) == ((), None)
+    assert summarize(several, created_s=0.0).world_size == 0, "rows of several numbers of chips have none"
+
+
+def test_likely_chips_of_a_name_begin_with_the_one_that_is_meant_most():
+    assert [one["chip"] for one in of_name("H100", "it says")] == ["h100-sxm", "h100-pcie"]
+    assert of_name("A100", "it says")[0] == {
+        "chip": "a100-80gb-sxm", "why": "it says A100, and this has the most memory",
+    }  # fmt: skip
+    assert of_name("Chip 9000", "it says") == []
+
+
+OOM_HEADERS = ["OOM", "oom?", "out_of_memory", "Out of memory?", "OOM (y/n)", "oom*", "is_oom", "OOM [1]", "OOM†"]
+
+
+@pytest.mark.parametrize("header", OOM_HEADERS)
+@pytest.mark.parametrize("table", ["csv", "markdown"])
+def test_a_yes_under_any_word_for_out_of_memory_is_that(tmp_path, header, table):
+    rows = [
+        ["model", "gpu", "seq_len", "step time (s)?", header],
+        ["gpt2", "H100", "1024", "0.41", "no"],
+        ["gpt2", "H100", "4096", "", "yes"],
+        ["gpt2", "H100", "8192", "0.9", "yes"],
+    ]
+    if table == "markdown":
+        rows.insert(1, ["---"] * 5)
+    text = "".join((",".join(row) if table == "csv" else f"| {' | '.join(row)} |") + "\n" for row in rows)
+    found = one(read(tmp_path, text))
+    assert [(row["status"], row["step_s"]) for row in found.rows] == [("ok", 0.41), ("oom", None), ("oom", None)]
+    (said,) = [warning for warning in found.warnings if warning.code == "oom-beside-time"]
+    assert said.where == f"line {4 if table == 'csv' else 5}"
+
+
+def test_units_may_stand_in_a_row_of_their_own_and_footnotes_behind_headers(tmp_path):
+    plain = one(read(tmp_path, "model,seq_len,forward¹,peak memory [2]\n,,(ms),GiB\ngpt2,1024,30.5,4\n"))
+    assert plain.rows[0]["forward_s"] == pytest.approx(0.0305)
+    assert plain.rows[0]["peak_memory_bytes"] == 4 * 2**30
+    table = "| model | seq_len | step* |\n|---|---|---|\n| - | - | ms |\n| gpt2 | 1024 | 41 |\n"
+    assert one(read(tmp_path, table)).rows[0]["step_s"] == pytest.approx(0.041)
+
+
+def test_times_that_are_none_are_named_with_their_lines(tmp_path):
+    text = "model,seq_len,step (ms)\ngpt2,512,40\ngpt2,1024,0\ngpt2,2048,-1\n"
+    found = one(read(tmp_path, text))
+    assert {one.code: one.where for one in found.warnings if one.code in ("zero", "negative")} == {
+        "zero": "line 3", "negative": "line 4",
+    }  # fmt: skip
+
+
+def test_a_row_that_failed_is_not_taken_for_one_that_ran(tmp_path):
+    text = "model,seq_len,step (ms),status\ngpt2,512,40,ok\ngpt2,1024,1,failed\ngpt2,2048,,OutOfMemoryError\n"
+    assert [row["status"] for row in one(read(tmp_path, text)).rows] == ["ok", "failed", "oom"]
+
+
+def test_a_file_of_one_s_own_without_a_model_says_that_it_lacks_one(tmp_path):
+    flat = {"strategy": "ddp", "gpu": "H100", "gpus": 8, "mean_step_time_sec": 0.45, "tags": ["a"], "run": {"lr": 0.1}}
+    imported = read(tmp_path, json.dumps(flat).encode())
+    found = one(imported)
+    assert "name no model and seq_len" in predicted_table(found, "h100-sxm").unpredicted
+    (left,) = [warning.message for warning in imported.warnings if warning.code == "values-left-out"]
+    assert left.endswith("left out: tags")
+    (kept,) = [warning.message for warning in imported.warnings if warning.code == "unrecognised-table"]
+    assert kept.endswith("with their units in the names of their columns")
+    assert found.rows[0]["lr"] == 0.1
+
+
+def test_what_stands_inside_objects_is_a_column_by_its_own_name(tmp_path):
+    nested = {"config": {"model": "gpt2", "seq_len": 1024, "gpu": "H100"}, "results": {"step_ms": 41, "tokens": [1]}}
+    row = one(read(tmp_path, json.dumps(nested).encode())).rows[0]
+    assert (row["catalogue_model"], row["seq_len"], row["step_s"]) == ("gpt2", 1024, pytest.approx(0.041))
+    twice = {"model": "gpt2", "eager": {"forward_ms": 41}, "compiled": {"forward_ms": 31}}
+    imported = read(tmp_path, json.dumps(twice).encode())
+    assert len([value for value in one(imported).rows[0].values() if value in (0.041, 0.031)]) == 2
+    assert "values-left-out" not in codes(imported)

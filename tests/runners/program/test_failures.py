@@ -1,0 +1,42 @@
+"""Why a traced program ended: what is at fault, and the way out, in one line."""
+
+import urllib.error
+
+import pytest
+
+from runners.program.failures import failure
+
+
+class LocalEntryNotFoundError(FileNotFoundError):
+    """By this name huggingface_hub says that it has no network."""
+
+
+def not_found():
+    try:
+        raise LocalEntryNotFoundError("offline")
+    except LocalEntryNotFoundError as cause:
+        error = OSError("cannot load the tokenizer")
+        error.__cause__ = cause
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(2), "ended by itself, with status 2. What it says of that stands above"),
+        (SystemExit("no GPU"), "ended: no GPU"),
+        (urllib.error.URLError("no such host"), "wants what only a network has"),
+        (not_found(), "wants what only a network has"),
+        (RuntimeError("Error downloading train-images"), "wants what only a network has"),
+        (FileNotFoundError("train.bin"), "Put such a file there"),
+        (ModuleNotFoundError("No module named 'xformers'", name="xformers.ops"), "Choose torch's own attention"),
+        (ModuleNotFoundError("No module named 'own'", name="own"), "Install it beside Headroom"),
+        (
+            RuntimeError("There was no fake impl registered for <CustomOpDef(mine::f)>. This is necessary"),
+            "mine::f: cannot run on shapes alone. Say what it does to shapes",
+        ),
+        (ValueError("cannot"), "failed: ValueError: cannot. See the trace above"),
+    ],
+)
+def test_a_failure_says_the_way_out(error, said):
+    assert said in str(failure("own.py", error, own=True))

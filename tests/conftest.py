@@ -86,7 +86,12 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
             executable_path=chromium_path,
-            args=["--no-sandbox", "--renderer-process-limit=1"],
+            args=[
+                "--no-sandbox",
+                "--renderer-process-limit=1",
+                # no page lives so long that what compiles its scripts once more is worth its time
+                "--js-flags=--no-opt --no-maglev --single-threaded-gc",
+            ],
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
             reduced_motion="reduce",  # a page that waits would be drawn sixty times a second, without a GPU

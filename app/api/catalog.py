@@ -15,6 +15,7 @@ from app.context import Context, Ctx
 from estimator.estimate.estimate import roofs_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import (
+    BETWEEN_PASSES,
     SHOWN_CATEGORIES,
     SHOWN_MEMORY_KINDS,
     SHOWN_PASSES,
@@ -95,6 +96,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "categories": _names(SHOWN_CATEGORIES),
         "phases": _names(SHOWN_PHASES),
         "passes": _names(SHOWN_PASSES),
+        "between_passes": BETWEEN_PASSES,
         "sends": Category.COMMUNICATION,
         "memory_kinds": _names(SHOWN_MEMORY_KINDS),
         "traced_precisions": PROGRAM_PRECISIONS,

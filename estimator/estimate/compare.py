@@ -41,8 +41,8 @@ class Item:
 
     ``disturbance``: slowest over fastest step where something else disturbed them, else 0; no time is subtracted then.
     ``subject``: "" where its scenario is known, else the measurement that it is of: what a program of unknown scenario
-    did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does, and from
-    another such program, as the same one traced and measured are.
+    did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does, and
+    from another such program, as the same one traced and measured are.
     ``spent``: what the step's categories take, communication by axis, and the work behind it.
     """
 

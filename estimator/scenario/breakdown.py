@@ -147,6 +147,8 @@ SHOWN_PASSES = {
     WEIGHT_GRADIENTS: Shown(label="weight gradients", hue="pink"),
 }
 """Passes of a micro-batch through a stage, as a timeline of a pipeline draws them."""
+BETWEEN_PASSES = (Category.OPTIMIZER, Phase.BUBBLE, Category.COMMUNICATION, Category.HOST)
+"""What a stage's lane shows beside its passes."""
 SHOWN_MEMORY_KINDS = {
     MemoryKind.PARAMETERS: Shown(label="parameters", hue="blue"),
     MemoryKind.GRADIENTS: Shown(label="gradients", hue="teal"),

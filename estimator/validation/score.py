@@ -112,6 +112,8 @@ class Validation:
 
 
 TOO_LARGE = "needs more memory than its chip has whatever is recomputed: give recompute and optimizer"
+LEAST_LIKELY = 0.9
+"""Risk of running out of memory from which on the thriftiest that a row may have been is not what ran."""
 ASSUMED_TUNED = "(the fastest that fits, as the table is of tuned runs)"
 
 
@@ -218,8 +220,10 @@ def _predict(
     measured = row.measured
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.
-        tried = ((one, words, estimate(one, calibration, explained=False)) for one, words in row.thriftier)
-        fitting = next(((one, words, made) for one, words, made in tried if made.memory.fits), None)
+        tried = [(one, words, estimate(one, calibration, explained=False)) for one, words in row.thriftier]
+        fitting = next((each for each in tried if each[2].memory.fits), None)
+        if fitting is None and tried[-1][2].memory.out_of_memory_frac < LEAST_LIKELY:
+            fitting = tried[-1]  # a full device makes the allocator give back what it holds beyond need
         if fitting is not None:
             scenario, words, found = fitting
             row = replace(row, scenario=scenario, assumptions=_thrifty(row, scenario, words))

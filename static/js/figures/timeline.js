@@ -51,8 +51,6 @@ export function phasesInOrder(phases_s, phases, step_s) {
 
 /** Stages of a pipeline that are drawn at most, as the server draws them. */
 const MOST_STAGES = 8;
-/** What a stage's lane may show beside passes. */
-const OF_A_STAGE = ["optimizer", "bubble", "communication", "host"];
 
 /**
  * The place of a predicted step that is still to be laid out: its lanes, its length and its memory, without blocks.
@@ -81,14 +79,15 @@ const stageShown = (at, pp) => 1 + (pp <= MOST_STAGES ? at : Math.round((at * (p
 
 /**
  * What the blocks of a predicted step may be: of a pipeline passes, and what is between them; else its categories.
- * @param {{pp: number, schedule: string, breakdown_s: Record<string, number>}} side @param {Named[]} passes
+ * @param {{pp: number, schedule: string, breakdown_s: Record<string, number>}} side
+ * @param {{passes: Named[], between_passes: string[]}} catalog
  */
-export const kindsOf = ({ pp, schedule, breakdown_s }, passes) =>
+export const kindsOf = ({ pp, schedule, breakdown_s }, { passes, between_passes }) =>
   pp > 1
     ? [
         // only what splits backward has the last of them
         ...passes.slice(0, schedule.startsWith("zero-bubble") ? undefined : 2).map(({ key }) => key),
-        ...OF_A_STAGE,
+        ...between_passes,
       ]
     : Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
 

@@ -131,7 +131,7 @@ def test_what_is_reserved_where_parameters_are_sharded():
             errors.append(held.reserved_bytes / most - 1)
             plain.append(1.04 * held.peak_bytes / most - 1)
     assert len(errors) == 12
-    assert statistics.median(map(abs, errors)) < 0.02 < 0.1 < statistics.median(map(abs, plain))
+    assert statistics.median(map(abs, errors)) < 0.045 < 0.1 < statistics.median(map(abs, plain))
     assert max(map(abs, errors)) < 0.1, errors
 
 

@@ -68,7 +68,7 @@ const runsAndPlaces = () =>
 const expectedKinds = () =>
   [state.pair?.a, state.pair?.b].flatMap((side) =>
     side?.predicted && side.estimate
-      ? kindsOf({ ...pipelineOf(side), breakdown_s: side.breakdown_s ?? {} }, state.catalog.passes)
+      ? kindsOf({ ...pipelineOf(side), breakdown_s: side.breakdown_s ?? {} }, state.catalog)
       : [],
   );
 

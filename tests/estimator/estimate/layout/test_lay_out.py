@@ -18,6 +18,7 @@ from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import NONE, OpList, from_json, to_json
 from estimator.scenario.problems import InputProblems
+from estimator.scenario.units import MIB
 
 OPS = Path(__file__).parents[3] / "reference" / "ops"
 
@@ -64,8 +65,9 @@ def test_parts_add_to_the_whole_and_more_ranks_hold_no_more_states(name, plan, m
     assert 0 < low < estimate.step_time_s < high
     assert estimate.chips == plan["dp"] * plan["tp"] * plan["pp"]
     alone = estimate_op_list(found, cluster_for(found))
-    # Adding their parts and rounding blocks costs some kilobytes.
-    assert estimate.memory.by_kind["optimizer"] <= alone.memory.by_kind["optimizer"] + 1e5
+    # Adding their parts costs some kilobytes, and a block that serves one has less than a MiB that is not split off.
+    kept = sum(one.kind == MemoryKind.OPTIMIZER for one in found.storages)
+    assert estimate.memory.by_kind["optimizer"] <= alone.memory.by_kind["optimizer"] + 1e5 + kept * MIB
     tokens = alone.tokens_per_s * alone.step_time_s
     assert estimate.tokens_per_s * estimate.step_time_s == pytest.approx(tokens * plan["dp"] * micro_batches)
 

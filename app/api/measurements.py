@@ -312,16 +312,19 @@ def _ran_on(measurement_id: str, document: dict[str, Any], context: Context, cal
     device = {key: value for key, value in before.device.items() if key != "own"}
     said: dict[str, dict[str, Any]] = {"device": device | _as_name(entry)}
     partial = before.device.get(READ) or ({} if "cluster" in before.scenario else before.scenario)
-    asked = dataclasses.replace(before, scenario=partial)
-    completed = said_scenario(asked, entry if isinstance(kept, dict) else kept) if partial or before.steps_s else None
-    if completed is not None and completed.scenario and ("cluster" not in before.scenario or before.device.get("said")):
-        said["device"] |= {"said": True, READ: partial}  # another answer replaces it
+    is_open = "cluster" not in before.scenario or before.device.get("said")  # another answer replaces what was said
+    completed = None
+    if is_open and (partial or before.steps_s):
+        asked = dataclasses.replace(before, scenario=partial)
+        completed = said_scenario(asked, entry if isinstance(kept, dict) else kept)
+    if completed is not None and completed.scenario:
+        said["device"] |= {"said": True, READ: partial}
         said["scenario"] = {**completed.scenario, "cluster": {**completed.scenario["cluster"], "chip": kept}}
-    elif before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
+    elif is_open and before.scenario:
         ranks = before.world_size
         in_node = chips_of_a_node(ranks, entry.chips_per_node)
         cluster = {"chip": kept, "chips_per_node": in_node, "nodes": ranks // in_node}
-        said["device"]["said"] = True  # another answer replaces it
+        said["device"]["said"] = True
         said["scenario"] = {**before.scenario, "cluster": cluster}
     measurement = context.store.put_said(measurement_id, **said)
     if measurement is None:

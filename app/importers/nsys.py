@@ -13,9 +13,8 @@ from typing import Any
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
+from app.importers.whole_recording import listed, no_steps
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from estimator.scenario.units import counted
 from runners.trace.kernel_category import category_of
 
 _KERNELS, _GRAPHS, _COPIES = (
@@ -64,28 +63,20 @@ def _read(database: sqlite3.Connection, filename: str, limits: Limits) -> Import
     found = [_kernel(row) for row in rows]
     if not found:
         raise ImportRefused("nsys", _KERNELS, "no kernel was recorded", f"{_REMEDY}; record with --trace=cuda.")
-    kept, rest = found[: limits.kernels], found[limits.kernels :]
     window_s = (max(row[4] for row in rows) - min(row[3] for row in rows)) * _NS
-    warnings = [
-        Warning(
-            code="whole-recording",
-            message="The times are those of the whole recording; nsys marks no steps, so there is no step time",
-        )
-    ]
+    count, total_ns = _sum(database, tables, _COPIES) or (0, 0)
+    kept, left_out = listed(found, limits.kernels, (count, total_ns * _NS))
+    warnings = [no_steps("nsys")]
     if graphs:
         message = f"{graphs:,} replays of CUDA graphs lack their kernels; record with --cuda-graph-trace=node"
         warnings.append(Warning(code="cuda-graphs", message=message))
     environment: dict[str, Any] = {"recorded_s": window_s}
-    if copied := _sum(database, tables, _COPIES):
-        kept.append(Kernel(name="memcpy", category=Category.OTHER, count=copied[0], total_s=copied[1] * _NS))
-    if rest:
-        message = f"Left out of the list, as of little time: {counted(len(rest), 'kernel')}"
-        warnings.append(Warning(code="kernels-merged", message=message))
+    warnings += left_out
     measurement = Measurement(
         label=filename[:200],
         origin=Origin(kind="upload", format="nsys", producer="Nsight Systems", version=_version(database, tables)),
         device=_device(database, tables),
-        kernels=tuple(kept),
+        kernels=kept,
         environment=environment,
         warnings=tuple(warnings),
     )

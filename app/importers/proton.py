@@ -17,6 +17,7 @@ from app.importers.counted import CountedLaunches, counted_kernels
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
+from app.importers.whole_recording import no_steps
 from estimator.scenario.measurement import Measurement, Origin, Warning
 from estimator.scenario.units import MIB
 
@@ -58,8 +59,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     if not runs:
         raise ImportRefused("proton", "", "no kernel with a time is in it", _REMEDY)
     kernels = counted_kernels(runs)
-    message = "The times are those of the whole recording; Proton marks no steps, so there is no step time"
-    warnings = [Warning(code="whole-recording", message=message)]
+    warnings = [no_steps("Proton")]
     if len(devices) > 1:
         message = f"Kernels of {len(devices)} devices are added up"
         warnings.append(Warning(code="devices-added", message=message))

@@ -6,6 +6,7 @@ Times are nanoseconds; a launch names its kernel by number (ROCprofiler-SDK, "Us
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,9 +14,9 @@ import msgspec
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
-from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from estimator.scenario.units import MIB, counted
+from app.importers.whole_recording import listed, no_steps
+from estimator.scenario.measurement import Kernel, Measurement, Origin
+from estimator.scenario.units import MIB
 from runners.trace.kernel_category import category_of, on_device
 
 KEY = "rocprofiler-sdk-tool"
@@ -70,47 +71,44 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         processes = _DOCUMENT.decode(source.read("rocprof", _MOST_BYTES)).get(KEY, [])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ImportRefused("rocprof", "", f"this JSON of rocprofv3 cannot be read ({error})", _REMEDY) from None
-    spent: dict[str, list[int]] = defaultdict(list)
-    copies: list[int] = []
-    begin, end = [], []
+    spent: dict[str, list[_Span]] = defaultdict(list)
+    copies: list[_Span] = []
     for process in processes:
         names = {one.kernel_id: _name(one) for one in process.kernel_symbols}
-        for span in process.buffer_records.kernel_dispatch:
-            if span.end_timestamp >= span.start_timestamp:
-                number = span.dispatch_info.kernel_id
-                spent[names.get(number) or f"kernel {number}"].append(span.end_timestamp - span.start_timestamp)
-                begin.append(span.start_timestamp)
-                end.append(span.end_timestamp)
-        copies += [
-            span.end_timestamp - span.start_timestamp
-            for span in process.buffer_records.memory_copy
-            if span.end_timestamp >= span.start_timestamp
-        ]
+        for span in filter(_lasts, process.buffer_records.kernel_dispatch):
+            number = span.dispatch_info.kernel_id
+            spent[names.get(number) or f"kernel {number}"].append(span)
+        copies += filter(_lasts, process.buffer_records.memory_copy)
     if not spent:
         raise ImportRefused("rocprof", KEY, "no launch of a kernel was recorded", _REMEDY)
     kernels = [
-        Kernel(name=name, category=on_device(category_of(name)), count=len(times), total_s=sum(times) * _NS)
-        for name, times in spent.items()
+        Kernel(name=name, category=on_device(category_of(name)), count=len(spans), total_s=_seconds(spans))
+        for name, spans in spent.items()
     ]
     kernels.sort(key=lambda one: -one.total_s)
-    kept, rest = kernels[: limits.kernels], kernels[limits.kernels :]
-    if copies:
-        kept.append(Kernel(name="memcpy", category=Category.OTHER, count=len(copies), total_s=sum(copies) * _NS))
-    message = "The times are those of the whole recording; rocprofv3 marks no steps, so there is no step time"
-    warnings = [Warning(code="whole-recording", message=message)]
-    if rest:
-        message = f"Left out of the list, as of little time: {counted(len(rest), 'kernel')}"
-        warnings.append(Warning(code="kernels-merged", message=message))
+    kept, left_out = listed(kernels, limits.kernels, (len(copies), _seconds(copies)))
+    warnings = [no_steps("rocprofv3"), *left_out]
+    launches = [span for spans in spent.values() for span in spans]
+    begin = min(span.start_timestamp for span in launches)
+    end = max(span.end_timestamp for span in launches)
     gpus = [one for process in processes for one in process.agents if one.type in (_GPU, "GPU")]
     measurement = Measurement(
         label=filename[:200],
         origin=Origin(kind="upload", format="rocprof-json", producer="rocprofv3"),
         device={"name": (gpus[0].product_name or gpus[0].name)[:100], "count": len(gpus)} if gpus else {},
-        kernels=tuple(kept),
-        environment={"recorded_s": (max(end) - min(begin)) * _NS},
+        kernels=kept,
+        environment={"recorded_s": (end - begin) * _NS},
         warnings=tuple(warnings),
     )
     return Imported(measurements=(measurement,), warnings=tuple(warnings))
+
+
+def _lasts(span: _Span) -> bool:
+    return span.end_timestamp >= span.start_timestamp
+
+
+def _seconds(spans: Sequence[_Span]) -> float:
+    return sum(span.end_timestamp - span.start_timestamp for span in spans) * _NS
 
 
 def _name(symbol: _Symbol) -> str:

@@ -244,7 +244,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool, int], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool, int, bool], int] = {}
     twice = {call.module for call in calls if call.recomputed}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
@@ -266,14 +266,15 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             entered[index],
             call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
             call.graphs,
+            # None of a wait, and of a collective from below Python, is no kernel that is launched there
+            counted and not call.dispatches and call.kind == "kernel",
         )
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches, dtensor, modules, saved, graphs = key
+            phase, count, compiled, again, dispatches, dtensor, modules, saved, graphs, bare = key
             own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
-                                    library=library, modules=modules, saved=saved,
-                                    bare=counted and not dispatches and call.kind == "kernel")  # fmt: skip
+                                    library=library, modules=modules, saved=saved, bare=bare)  # fmt: skip
             own = own + taken_apart_s(phase, dtensor, e_all, compiled=compiled) + graphs_s(graphs, e_all, forward=True)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at

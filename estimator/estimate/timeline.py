@@ -256,7 +256,7 @@ def _of_stages(found: Assembled, passes: Sequence[Pass]) -> Timeline:
                                   timing.wait_optimizer_s))  # fmt: skip
     end = float(timing.seconds) - once
     stretch = end / simulated.total_s
-    lanes = _stages_shown(stages)
+    lanes = stages_shown(stages)
     words = []
     if shown_m < m:
         words.append(f"{shown_m} of {m} micro-batches, stretched")
@@ -287,7 +287,8 @@ def _plain(times: StageTimes) -> StageTimes:
     )  # fmt: skip
 
 
-def _stages_shown(stages: int) -> list[int]:
+def stages_shown(stages: int) -> list[int]:
+    """Return the stages of a pipeline that are drawn: all of few, else the first, the last and some between them."""
     if stages <= MOST_STAGES:
         return list(range(stages))
     return sorted({round(index * (stages - 1) / (MOST_STAGES - 1)) for index in range(MOST_STAGES)})

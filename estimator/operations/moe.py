@@ -99,6 +99,7 @@ def _scores(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 
 
 def _none(share: Number) -> bool:
+    """Whether a plain number is 0; of an array some elements may be more."""
     return isinstance(share, float) and not share
 
 

@@ -74,10 +74,8 @@ def plan_and_training(
     if not stated and dp * cp > 1:
         sharding = "zero1" if recent else "ddp"
         assumptions.append(f"sharding = {sharding}" + (" (Megatron's distributed optimizer)" if recent else ""))
-    stated = cells.get("sequence_parallel", "").lower()
-    split = stated in ("true", "1", "yes") and tp > 1
-    if not stated and recent and tp > 1:
-        split = True
+    split = flag(cells.get("sequence_parallel", ""), recent) and tp > 1
+    if split and not cells.get("sequence_parallel"):
         assumptions.append("sequence_parallel = true (as Megatron's published recipes set it)")
     overlapped = split and recent and cells.get("tp_overlap", "").lower() not in ("false", "0", "no")
     if overlapped and not cells.get("tp_overlap"):

@@ -90,7 +90,7 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
         except (ValueError, OverflowError) as error:
             reason = f"unreadable number: {error}"
     measured = measured_of(cells, scenario)
-    out_of_memory = says_yes(cells.get("oom", "")) or OUT_OF_MEMORY.search(cells.get("status", "")) is not None
+    out_of_memory = says_out_of_memory(cells)
     if scenario is not None and measured.nothing and not out_of_memory:
         scenario, reason = None, NOTHING_MEASURED
     return CsvRow(
@@ -104,6 +104,11 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
         alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
         thriftier=tuple(_thriftier(cells, scenario)) if scenario is not None else (),
     )
+
+
+def says_out_of_memory(cells: Mapping[str, str]) -> bool:
+    """Whether a row says that it ran out of memory: a yes under ``oom``, or its ``status`` in words."""
+    return says_yes(cells.get("oom", "")) or OUT_OF_MEMORY.search(cells.get("status", "")) is not None
 
 
 ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"

@@ -127,8 +127,12 @@ def says_yes(text: str) -> bool:
 
 
 def flag(text: str, default: bool) -> bool:
-    """Read true, 1 or yes; ``default`` where the cell is empty."""
-    return default if not text else text.lower() in ("true", "1", "yes")
+    """Read yes or no; ``default`` where the cell is empty.
+
+    >>> flag("Yes", False), flag("y", False), flag("no", True), flag("", True)
+    (True, True, False, True)
+    """
+    return says_yes(text) if text else default
 
 
 def optimizer_of(text: str) -> str:

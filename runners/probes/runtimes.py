@@ -34,7 +34,9 @@ MODEL_LAYERS = (2, 10)
 TENSORS = (2, 8)
 """Linear layers of a block: two numbers of them tell what a block costs from what each of its tensors does."""
 
-DIRECTIONS = ("forward", "forward-backward", "optimizer", "optimizer for-loop")
+DIRECTIONS = ("forward", "forward-backward", "optimizer")
+ONE_BY_ONE = "optimizer for-loop"
+"""AdamW tensor by tensor, which is probed plain and of DTensors."""
 Made = Callable[[], object]
 
 
@@ -46,7 +48,7 @@ def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
     layers, visits = (SMALL_LAYERS, 1) if small else (LAYERS, VISITS)
     for tensors in TENSORS[:1] if small else TENSORS:
         for name in _RUNTIMES:
-            for direction in DIRECTIONS[: 3 if name.startswith("fsdp") else 4]:
+            for direction in DIRECTIONS if name.startswith("fsdp") else (*DIRECTIONS, ONE_BY_ONE):
                 columns = {"op": name, "direction": direction, "layers": layers, "tensors": layers * tensors}
                 build = _blocks(name, direction, layers, tensors)
                 yield Probe(ladder="runtime", columns=columns, build=build, count=counted_dispatches, visits=visits)
@@ -132,10 +134,10 @@ def _blocks(name: str, direction: str, layers: int, tensors: int) -> Callable[[s
                 module.zero_grad(set_to_none=True)
                 return None
 
-            if not direction.startswith("optimizer"):
+            if direction not in ("optimizer", ONE_BY_ONE):
                 return group.kept(forward if direction == "forward" else both)
             module(x).sum().backward()
-            at_once = direction == "optimizer"
+            at_once = direction != ONE_BY_ONE
             return group.kept(torch.optim.AdamW(module.parameters(), lr=1e-9, foreach=at_once).step)
 
     return build

@@ -283,8 +283,8 @@ class _Graph:
 
 def _statistics(held_bytes: int, peak_bytes: int) -> dict[str, int]:
     """What ``memory_stats`` tells, by torch's names: of bytes what is held; of pieces none, as nobody counts them."""
-    found = dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams", "max_split_size"), 0)
-    found |= dict.fromkeys(("num_device_alloc", "num_device_free"), 0)
+    counts = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+    found = dict.fromkeys((*counts, "max_split_size"), 0)
     moments = ("current", "peak", "allocated", "freed")
     bytes_of = dict(zip(moments, (held_bytes, peak_bytes, held_bytes, 0), strict=True))
     for pool in ("all", "small_pool", "large_pool"):

@@ -329,15 +329,19 @@ def _on_group(collectives: Collectives, recorder: Recorder, func: Any, args: Any
     apart = True if apart_at is None else bool(listed[apart_at])
     recorder.recording.dispatches += 1
     work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=other)
-    how = next((one for one, said in zip(listed, schema.arguments, strict=True) if said.name == "reduce_op"), None)
-    reduction = "" if how is None else _REDUCTIONS.get(how.op(), "other")
-    values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank(), reduction)
+    values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank(), _reduction(schema, listed))
     if name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
         recorder.recording.storages.mark((*inputs, *outputs), MemoryKind.COMMUNICATION, _LOCAL)
     boxed = work.boxed()
     if len(schema.returns) == 1:
         return boxed
     return listed[(made or both)[0]], boxed
+
+
+def _reduction(schema: Any, given: Sequence[Any]) -> str:
+    """How a collective reduces, by name; "" where it does not."""
+    how = next((one for one, said in zip(given, schema.arguments, strict=False) if said.name == "reduce_op"), "")
+    return how or "" if how is None or isinstance(how, str) else _REDUCTIONS.get(how.op(), "other")
 
 
 def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -370,8 +374,8 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     work = collectives.exchange(name, tensors, outputs, group, apart=name.startswith("_c10d"))
     for tensor in outputs:
         collectives.awaited_with(tensor, work)
-    how = next((one for one, said in zip(args, func._schema.arguments, strict=False) if said.name == "reduce_op"), "")
-    values.exchanged(name, tensors, outputs, process_group.size(), process_group.rank(), how)
+    reduction = _reduction(func._schema, args)
+    values.exchanged(name, tensors, outputs, process_group.size(), process_group.rank(), reduction)
     return result
 
 

@@ -12,8 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.program import chip, moved, placeholders, tensor_types
-from runners.program import values as values_of
+from runners.program import chip, moved, placeholders, tensor_types, values
 from runners.program.devices import DEVICE, inward, inward_named, known
 from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
@@ -30,11 +29,11 @@ def on_host(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
     return placeholders.filled(recording, host) if type(host) is FakeTensor else host
 
 
-def _read(values: Any) -> Any:
+def _read(numbers: Any) -> Any:
     """Numbers of nested lists, of which some are tensors that are read one by one."""
-    if isinstance(values, torch.Tensor):
-        return values.tolist()
-    return [_read(one) for one in values] if isinstance(values, (list, tuple)) else values
+    if isinstance(numbers, torch.Tensor):
+        return numbers.tolist()
+    return [_read(one) for one in numbers] if isinstance(numbers, (list, tuple)) else numbers
 
 
 class Cuda(TorchFunctionMode):
@@ -99,7 +98,7 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         made = torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype).to(target)
         return made.requires_grad_() if gradient else made
 
-    def values(func: Any, args: Any, kwargs: Any) -> Any:
+    def as_array(func: Any, args: Any, kwargs: Any) -> Any:
         if type(args[0]) is FakeTensor:
             return func(on_host(recording, args[0]), *args[1:], **kwargs)
         return func(*args, **kwargs)
@@ -140,7 +139,7 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         made = all_true(func, args, kwargs)
         if type(made) is FakeTensor:
             with torch._C.DisableTorchFunction(), _disable_current_modes():
-                values_of.give(made, torch.ones((), dtype=torch.bool).expand(made.shape))
+                values.give(made, torch.ones((), dtype=torch.bool).expand(made.shape))
         return made
 
     def formatted(func: Any, args: Any, kwargs: Any) -> str:
@@ -190,8 +189,8 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.share_memory_: itself,
         tensor.is_pinned: no,
         tensor.new_tensor: new_tensor,
-        tensor.numpy: values,
-        tensor.__array__: values,
+        tensor.numpy: as_array,
+        tensor.__array__: as_array,
         tensor.__format__: formatted,
         tensor.data_ptr: number,
         tensor.get_device: index,

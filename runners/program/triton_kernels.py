@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from runners.program.recorder import is_on_device, leaves
+from runners.program.unimported import once_imported
 
 if TYPE_CHECKING:
     from runners.program.recording import Recording
 
 _JIT = "triton.runtime.jit"
 _TUNER = "triton.runtime.autotuner"
-
-
-class _OnImport(MetaPathFinder):
-    """Changes a module once it is imported: importing Triton for a program that has none would cost it 0.2 s."""
-
-    def __init__(self, changes: dict[str, Callable[[Any], None]]) -> None:
-        self._changes = changes
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find what is to be changed by the other finders, once."""
-        change = self._changes.pop(name, None)
-        spec = None if change is None else importlib.util.find_spec(name)
-        if change is None or spec is None or spec.loader is None:
-            return None
-        run = spec.loader.exec_module
-
-        def run_and_change(module: ModuleType) -> None:
-            run(module)
-            change(module)
-
-        spec.loader.exec_module = run_and_change  # type: ignore[method-assign]
-        return spec
 
 
 def install(recording: Recording) -> None:
@@ -72,10 +45,5 @@ def install(recording: Recording) -> None:
 
     cuda: Any = torch.cuda
     cuda._compile_kernel = Compiled
-    changes: dict[str, Callable[[Any], None]] = {
-        _JIT: lambda module: setattr(module.JITFunction, "run", launched),
-        _TUNER: lambda module: setattr(module.Autotuner, "run", untuned),
-    }
-    for name in [name for name in changes if name in sys.modules]:
-        changes.pop(name)(sys.modules[name])
-    sys.meta_path.insert(0, _OnImport(changes))
+    once_imported(_JIT, lambda module: setattr(module.JITFunction, "run", launched))
+    once_imported(_TUNER, lambda module: setattr(module.Autotuner, "run", untuned))

@@ -246,12 +246,13 @@ def exchanged(
     forget(made)
     if known is None or (not known.real.dim() and not reduction):
         return
+    reduces = "allreduce" in kind or "all_reduce" in kind
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         if "gather" in kind:
             real = torch.cat([known.real] * ranks)
-        elif "broadcast" in kind or (reduction in _OF_ALIKE and ("allreduce" in kind or "all_reduce" in kind)):
+        elif "broadcast" in kind or (reduces and reduction in _OF_ALIKE):
             real = known.real.clone()
-        elif reduction == "sum" and ("allreduce" in kind or "all_reduce" in kind):
+        elif reduces and reduction == "sum":
             real = known.real * ranks
         elif ("alltoall" in kind or "all_to_all" in kind) and known.real.shape[0] % ranks == 0:
             real = torch.cat([known.real.tensor_split(ranks)[rank]] * ranks)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.api.catalog import fields
+from estimator.estimate.timeline import stages_shown
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.plan import CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
@@ -209,3 +210,10 @@ def test_a_quantity_has_the_same_digits_and_unit(draw: random.Random, kind: str,
         assert ours, found
         assert theirs, text(value)
         assert (float(ours[1]), ours[2]) == (float(theirs[1]), theirs[2])
+
+
+def test_a_pipeline_that_is_still_to_be_laid_out_has_the_stages_that_will_be_drawn():
+    sizes = range(2, 130)
+    sides = [[{"pp": pp, "step_s": 1.0, "peak_bytes": 0, "sends": True}] for pp in sizes]
+    for pp, place in zip(sizes, call_each("figures/timeline", "placeOf", sides), strict=True):
+        assert place["lanes"] == [f"stage {stage + 1}" for stage in stages_shown(pp)]

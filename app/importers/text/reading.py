@@ -41,13 +41,16 @@ class Reading:
 MEASURED = ("_s", "_per_s", "_bytes")
 """How the names of columns end that hold a time, a rate or a size."""
 _TIMED = ("_s", "_per_s", "_per_s_per_gpu")
+"""Of them, and of rates of one GPU, those that nothing has which ran out of memory."""
 FAILED = re.compile(r"fail|error|crash|timeout|timed.out|cancel|killed|abort|exception", re.IGNORECASE)
+"""Words of a status for what did not end as it should, for whatever reason but memory."""
 
 
 def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
     """Say ``oom`` of a row where a cell says so and no other holds a time, a rate or a size; such a cell is empty.
 
-    A yes in a column of that name says it of the whole row: times and rates beside it are emptied, and noted.
+    A yes in a column of that name, or such a status, says it of the whole row: times and rates beside it are emptied,
+    and noted in ``findings``. ``failed`` where the row's status says so, else ``ok``.
     """
     if says_yes(str(row.get("oom", ""))) or says_oom(str(row.get("status", ""))):
         timed = [key for key, value in row.items() if isinstance(value, (int, float)) and key.endswith(_TIMED)]
@@ -62,9 +65,9 @@ def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
     return "failed" if FAILED.search(str(row.get("status", ""))) else "ok"
 
 
-def _lines(count: int, lines: Sequence[int], blocks: Sequence[Block]) -> str:
+def _first_of(lines: Sequence[int], blocks: Sequence[Block]) -> str:
     """The place of the first of some lines; that of the table where none is known."""
-    return place(blocks[0], next((line for line in lines if line), 0)) if count else ""
+    return place(blocks[0], next((line for line in lines if line), 0))
 
 
 def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequence[Block]) -> list[Warning]:
@@ -107,14 +110,14 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             f"{counted(count, 'row')} {'says' if count == 1 else 'say'} out of memory beside a time or a rate;"
             " what ran out of memory took none, so that such figures were emptied"
         )
-        found.append(Warning(code="oom-beside-time", message=message, where=_lines(count, findings.beside_oom, blocks)))
+        found.append(Warning(code="oom-beside-time", message=message, where=_first_of(findings.beside_oom, blocks)))
     if findings.zero:
         count = len(findings.zero)
         message = (
             f"{count} {'time of a step is' if count == 1 else 'times of steps are'} 0 and kept as printed: no step"
             " takes none. Leave the cell empty where nothing was measured, and import again"
         )
-        found.append(Warning(code="zero", message=message, where=_lines(count, findings.zero, blocks)))
+        found.append(Warning(code="zero", message=message, where=_first_of(findings.zero, blocks)))
     negative = sum(_negative(row) for row in rows)
     if negative:
         found.append(
@@ -122,7 +125,7 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
                 code="negative",
                 message=f"{negative} {'time is' if negative == 1 else 'times are'} below zero and kept as printed: "
                 "none can be. Correct the file, and import it again",
-                where=_lines(negative, findings.below_zero, blocks),
+                where=_first_of(findings.below_zero, blocks),
             )
         )
     wide = sum(_wide(row) for row in rows)

@@ -19,7 +19,14 @@ from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_t
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.predicted_rows.device import TableDevice, chip_of
 from estimator.validation.predicted_rows.steps import estimated
-from estimator.validation.predicted_rows.text_steps import BATCHES, rates, scenario_of_text_row, usual_precision
+from estimator.validation.predicted_rows.text_steps import (
+    BATCHES,
+    first_fitting,
+    rates,
+    scenario_of_text_row,
+    usual_precision,
+    usual_sharding,
+)
 
 UNSAID = "settings-unsaid"
 """Code of the warning that names what a log leaves out."""
@@ -89,7 +96,7 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
         training["precision"] = usual_precision(place.hardware)
         place.assume(f"precision {training['precision']}, usual on {place.label}")
     if free and "sharding" not in plan and plan.get("dp", 1) * plan.get("cp", 1) > 1:
-        plan["sharding"] = "fsdp" if plan.get("pp", 1) == 1 else "zero1"
+        plan["sharding"] = usual_sharding(plan.get("pp", 1))
         place.assume(f"{plan['sharding']}, as it does not say how states are sharded")
     ranks = math.prod(plan.get(axis, 1) for axis in AXES)
     if ranks != place.ranks:
@@ -102,7 +109,7 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
         ways = [{**how, "micro_batch": size} for how in again for size in sizes]
     model = given.get("model")
     found = [place.scenario(model, {**plan, **how}, training) for how in ways]
-    at = next((at for at, one in enumerate(found) if estimated(one, None).memory.fits), 0)
+    at = first_fitting(found, place.calibration) or 0
     if len(found) > 1 and found[at].plan.micro_batch < found[0].plan.micro_batch:
         place.assume(AS_MANY_AS_FIT)
     if ways[at].get("recompute"):

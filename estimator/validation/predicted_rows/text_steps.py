@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from estimator.cost.efficiency import Calibrated
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import OOM, status_of_row
@@ -81,8 +82,7 @@ def scenario_of_text_row(row: Row, place: TableDevice) -> Scenario:
         choices = choices[:1]
         place.assume("what ran out of memory took a GPU's sequences at once (columns micro batch, recompute)")
     found = [scenario_of({**known, **choice}, place, plan) for choice in choices]
-    fitting = (at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits)
-    at = next(fitting, None)
+    at = first_fitting(found, place.calibration)
     if len(found) > 1:
         how = choices[at or 0]
         again = how.get("recompute") == "full"
@@ -106,7 +106,7 @@ def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any]
     if status_of_row(known) != "ok":
         at_once = at_once or sequences
     found = [scenario_of({**known, **shares}, place, plan) for shares in _shares(known, sequences, at_once, 1)]
-    at = next((at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits), 0)
+    at = first_fitting(found, place.calibration) or 0
     if at:
         place.assume(f"{AS_MANY_AS_FIT} (column micro batch)")
     return found[at]
@@ -152,6 +152,16 @@ def usual_precision(chip: Chip) -> str:
     return "fp16-amp" if (chip.fp16_flops_per_s or 0.0) >= MATRIX_UNITS * chip.fp32_flops_per_s else "fp32"
 
 
+def usual_sharding(stages: int) -> str:
+    """How data parallel ranks share states where nobody says it: whole layers where no pipeline runs them often."""
+    return "fsdp" if stages == 1 else "zero1"
+
+
+def first_fitting(found: Sequence[Scenario], calibration: Calibrated | None) -> int | None:
+    """Which of several ways to cut a step is the first that its chip has the memory for; None where none is."""
+    return next((at for at, one in enumerate(found) if estimated(one, calibration).memory.fits), None)
+
+
 def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     """The layout of a line over its chips: the degrees that it states, data parallel over the rest."""
     degrees = _degrees(row)
@@ -169,7 +179,7 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if stated:
         plan["sharding"] = sharding
     elif dp * degrees["cp"] > 1:
-        plan["sharding"] = "fsdp" if degrees["pp"] == 1 else "zero1"
+        plan["sharding"] = usual_sharding(degrees["pp"])
         words = "data parallel under FSDP" if inner == 1 else f"{plan['sharding']} over what is left"
         place.assume(f"{words}, as the table states no plan of several GPUs (columns sharding, tp, pp)")
     return plan

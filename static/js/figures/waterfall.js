@@ -6,6 +6,7 @@ import { about, barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./ba
 /** @typedef {import("../types.js").Named} Named */
 /** @typedef {import("./waterRows.js").WaterRow} WaterRow */
 /** @typedef {import("../sides.js").Side} Side */
+
 export const ROW_PX = 18;
 export const TALL_ROW_PX = 32;
 export const HEAD_PX = 72;

@@ -55,6 +55,7 @@ def test_the_list_says_what_each_has(client):
         "upload_id": "",
         "scenario": MEASUREMENT.scenario,
         "disturbance": 0.0,
+        "tokens_per_s": None,
     }
     alone = client.post("/api/estimate", json=whole["scenario"]).json()
     whole_one = client.get("/api/measurements/whole").json()

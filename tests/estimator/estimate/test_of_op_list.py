@@ -362,6 +362,24 @@ def test_the_host_enters_compiled_graphs_and_launches_what_a_reducer_copies():
     assert host_s(host_backward_s=1.0) == 0, "nothing is left to autograd"
 
 
+@pytest.mark.parametrize("kinds", [("kernel", "collective"), ("collective", "kernel")])
+def test_a_collective_from_below_python_costs_the_same_before_a_kernel_and_behind_it(kinds):
+    rows = Operand(shape=(8, 8), dtype="bfloat16")
+    signatures = (
+        Signature(op="aten::mul", inputs=(rows,), outputs=(rows,)),
+        Signature(op="c10d::allreduce_", inputs=(rows,), outputs=(rows,), arguments={"group": 0}),
+    )
+    calls = (
+        Call(kind="kernel", signature=0, phase="forward", dispatches=2),
+        *(Call(kind=kind, signature=int(kind == "collective"), phase="backward", dispatches=0) for kind in kinds),
+    )
+    found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm", groups=((0, 1),),
+                   world_size=2)  # fmt: skip
+    e = replace(ideal(efficiencies("hopper")), lower_bound=False, host_launch_s=1.0, host_backward_s=10.0)
+    host_s = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False).host[0]
+    assert dict(zip(kinds, host_s[1:].tolist(), strict=True)) == {"kernel": 1.0, "collective": 10.0}
+
+
 def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
     """Of transformers; the same list of lean modules has the ops and the gradients alone."""
     rows = Operand(shape=(8, 8), dtype="bfloat16")

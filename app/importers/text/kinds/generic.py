@@ -45,7 +45,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     names = ", ".join(repr(name) for name in tables[0].columns[:8])
     kept = (
         "with their units in the names of their columns"
-        if renamed(tables[0], rows)
+        if _renamed(tables[0], rows)
         else "under the names of its columns"
     )
     message = f"This table is of no known kind (columns {names}); its rows were kept {kept}"
@@ -55,7 +55,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
-def renamed(table: Table, rows: list[dict[str, Any]]) -> bool:
+def _renamed(table: Table, rows: list[dict[str, Any]]) -> bool:
     """Whether rows have columns that the table does not name so: ``mean_step_ms`` is kept as ``step_s``."""
     return bool({name for row in rows for name in row} - {*table.columns, "status"})
 

@@ -8,9 +8,8 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, no_count
 from app.importers.text.values.cells import cell
 from estimator.scenario.measurement import OOM, Warning
-from estimator.validation.csv_row import COUNTS, OUT_OF_MEMORY
+from estimator.validation.csv_row import COUNTS, says_out_of_memory
 from estimator.validation.measured import is_count
-from estimator.validation.spellings import says_yes
 
 KIND = "measured-runs"
 _COLUMNS = {
@@ -40,7 +39,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         for cells in table.rows
     ]
     for row in rows:
-        if says_yes(str(row.get("oom", ""))) or OUT_OF_MEMORY.search(str(row.get("status", ""))):
+        if says_out_of_memory({name: str(row.get(name, "")) for name in ("oom", "status")}):
             row["status"] = OOM
     unmeasured = sum(not any(key.startswith("measured_") for key in row) for row in rows if row.get("status") != OOM)
     warnings = []

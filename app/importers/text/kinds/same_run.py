@@ -9,7 +9,7 @@ from app.importers.text.kinds.step_times import COUNTS
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import counted
 
-TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
+_TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
 
 
 def steps_of_one_run(rows: Sequence[dict[str, Any]]) -> tuple[float, ...]:
@@ -85,4 +85,4 @@ def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _is_time(key: str) -> bool:
-    return key.endswith("_s") and any(key.startswith(name) for name in TIMES)
+    return key.endswith("_s") and any(key.startswith(name) for name in _TIMES)

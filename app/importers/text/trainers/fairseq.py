@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.importers.text.trainers.log import Log, Step, number, rows_of, without_first
-from estimator.scenario.measurement import MeasuredMemory, Warning
+from app.importers.text.trainers.log import Log, Step, memory_of, number, rows_of, without_first
+from estimator.scenario.measurement import Warning
 from estimator.scenario.units import GIB
 
-_JSON = re.compile(r"(?:\| train_inner \| )(\{.{1,4000}\})\s*")
+_JSON = re.compile(r"\| train_inner \| (\{.{1,4000}\})")
 _SIMPLE = re.compile(r"(?:^|\|) ?epoch \d{1,6}:\s{1,6}\d{1,9} / \d{1,9} (.{1,4000})")
 _PAIR = re.compile(r"\b([a-z_]\w{0,40})=\s?([-+\d.eE]{1,24})(?=[,\s]|$)")
 _WORLD = re.compile(r"training on (\d{1,6}) (?:devices|GPUs)")
@@ -53,13 +53,12 @@ def read(lines: Sequence[str]) -> Log | None:
     warnings: list[Warning] = []
     # The first line has no time yet; where it has one it holds start-up work.
     steps_s = without_first(steps, warnings)
-    peaks = [step.row["peak_bytes"] for step in steps if "peak_bytes" in step.row]
-    reserved = [step.row["reserved_bytes"] for step in steps if "reserved_bytes" in step.row]
+    rows = rows_of(steps)
     return Log(
-        rows=rows_of(steps),
+        rows=rows,
         steps_s=steps_s,
         world_size=max(1, world),
-        memory=MeasuredMemory(peak_bytes=max(peaks, default=None), reserved_bytes=max(reserved, default=None)),
+        memory=memory_of(rows),
         warnings=tuple(warnings),
     )
 

@@ -51,7 +51,8 @@ _OF_SEVERAL = re.compile(
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
-    r"|time|dt|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step|elapsed_time_per_iteration|step|iter"
+    r"|time|dt|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step"
+    r"|elapsed_time_per_iteration|step|iter"
     r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
 _SINCE_START = re.compile(

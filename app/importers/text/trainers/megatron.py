@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.importers.text.trainers.log import Log, Step, number, rows_of, whole, without_first
+from app.importers.text.trainers.log import Log, Step, memory_of, number, rows_of, whole, without_first
 from estimator.scenario.measurement import MeasuredMemory, Warning
 from estimator.scenario.units import MIB
 
@@ -47,23 +47,23 @@ def read(lines: Sequence[str]) -> Log | None:
         return None
     arguments = {hit[1]: hit[2] for line in lines if len(line) < 300 and (hit := _ARGUMENT.match(line))}
     scenario, world = scenario_of(arguments)
-    logged = {name: max((step.row[name] for step in steps if name in step.row), default=None)
-              for name in ("peak_bytes", "reserved_bytes")}  # fmt: skip
     peaks = [(number(hit[1]), number(hit[2])) for line in lines if (hit := _MEMORY.search(line))]
     warnings: list[Warning] = []
     steps_s = without_first(steps, warnings)
     if not steps_s:
         message = "No line has the elapsed time per iteration, so the log gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
+    rows = rows_of(steps)
     return Log(
-        rows=rows_of(steps),
+        rows=rows,
         steps_s=steps_s,
         scenario=scenario,
         world_size=world,
         memory=MeasuredMemory(
-            peak_bytes=max(peak for peak, _ in peaks) * MIB if peaks else logged["peak_bytes"],
-            reserved_bytes=max(most for _, most in peaks) * MIB if peaks else logged["reserved_bytes"],
-        ),
+            peak_bytes=max(peak for peak, _ in peaks) * MIB, reserved_bytes=max(most for _, most in peaks) * MIB
+        )
+        if peaks
+        else memory_of(rows),
         warnings=tuple(warnings),
     )
 

@@ -6,7 +6,7 @@ import { refreshMeasurements } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
 
-const PROBES = "python -m runners probes --out probes.json --limit-s 200";
+const PROBES = "python -m runners probes --out probes.json";
 /** Formats of measurements that tell what kernels, links and the host alone take. */
 const TELLING = /probes|collectives|nccl|kineto/;
 const MOST = 12;
@@ -97,7 +97,7 @@ export function createCalibration() {
       ...(telling.length
         ? []
         : [
-            h("p", { class: "hint" }, "Upload what this prints on your machine, two minutes:"),
+            h("p", { class: "hint" }, "Upload what this prints on your machine, in a few minutes:"),
             h("code", { text: PROBES }),
           ]),
     );

@@ -65,8 +65,8 @@ function usualBatch() {
 
 /** Why the range of chips holds no number; "" where it holds one. */
 export function emptyRange() {
-  const { least_chips, most_chips } = state.wanted;
-  const most = most_chips || clusterChips(state.scenario.cluster);
+  const { least_chips } = state.wanted;
+  const most = mostChips();
   if (least_chips <= most) return "";
   return `At least ${count(least_chips)} and at most ${count(most)} chips leave no number of them: raise the most or lower the least.`;
 }

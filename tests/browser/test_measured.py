@@ -15,10 +15,10 @@ pytestmark = pytest.mark.browser
 DELTA = "#tile-step-time dt b"
 
 
-def test_a_run_on_another_chip_than_its_scenario_names_is_predicted_for_the_one_it_ran_on(open_page, drop, measured):
+def test_a_run_on_another_chip_than_its_scenario_names_is_predicted_for_the_one_it_ran_on(open_page, drop):
     page = open_page("/?measured=none")
     wait_for_figures(page)
-    drop(page, measured / "result.json")
+    drop(page, ROOT / "tests" / "reference" / "cpu_step" / "result.json")
     expect(side(page, "B")).to_contain_text("tiny step")
     expect(side(page, "A")).to_contain_text("predicted")
     assert (query(page, "chip"), query(page, "link")) == ("cpu", None)

@@ -139,7 +139,7 @@ def bars_of(asked: list[dict[str, object]]) -> list[dict[str, float]]:
     if node is None:
         sys.exit("Node.js is not there, whose part the page's module is: make setup-test brings it.")
     names = [encode(one) | {"key": key} for key, one in SHOWN_CATEGORIES.items()]
-    module = (ROOT / "static/js/figures/waterfall.js").as_uri()
+    module = (ROOT / "static/js/figures/waterRows.js").as_uri()
     command = [node, "--input-type=module", "--eval", BARS, module]
     done = subprocess.run(
         command, input=json.dumps({"names": names, "asked": asked}), text=True, capture_output=True, check=True

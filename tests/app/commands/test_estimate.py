@@ -150,7 +150,9 @@ def test_an_op_list_is_laid_out_by_a_plan(write, capsys):
 
 def test_a_calibration_moves_a_prediction(write, capsys):
     slow = {"value": 0.44, "low": 0.4, "high": 0.5, "unit": "of memory bandwidth", "source": "a test"}
-    file = write({"base": "hopper", "ranges": {"memory_frac": slow}}, "slow.json")
+    # the host binds in every part of the list's step
+    host = {"value": 1e-3, "low": 9e-4, "high": 2e-3, "unit": "s per forward kernel", "source": "a test"}
+    file = write({"base": "hopper", "ranges": {"memory_frac": slow, "host_forward_s": host}}, "slow.json")
     seconds = []
     for given in (LLAMA, None):
         path = write(given) if given else str(OPS)

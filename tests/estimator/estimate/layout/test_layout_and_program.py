@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from estimator.scenario.op_list import OpList, from_json
 from tests.forks import run_forked
 
 ROOT = Path(__file__).parents[4]
-LLAMA = from_json(json.loads((ROOT / "tests" / "reference" / "ops" / "llama.json").read_text(encoding="utf-8")))
-ALONE = replace(LLAMA, follows_on=True)
-"""As the programs here run it, in a loop of their own."""
+ALONE = from_json(json.loads((ROOT / "tests" / "reference" / "ops" / "llama.json").read_text(encoding="utf-8")))
 
 
 def traced(folder: Path, ranks: int, how: str, *more: str) -> OpList:

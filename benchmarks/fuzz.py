@@ -67,13 +67,14 @@ def table_seeds() -> list[bytes]:
     """The tables of the reports, a few lines at a time, and what tools print."""
     from tests.app.importers import test_nvidia_profilers as nvidia
     from tests.app.importers import test_rocprof as rocprof
+    from tests.app.importers.test_columns import CHART
     from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON
     from tests.app.importers.text.layout.test_latex import TWO_HEADERS
 
     texts = (
         KEY_AVERAGES, MEGATRON, nvidia.NCU_LONG, nvidia.NCU_WIDE, nvidia.NSYS_STATS, nvidia.NSYS_TEXT, nvidia.NVPROF,
         nvidia.NVPROF_CSV, rocprof.ROCPROF, rocprof.counters_wide(*rocprof.LAUNCHES),
-        rocprof.counters_long(*rocprof.LAUNCHES), TWO_HEADERS,
+        rocprof.counters_long(*rocprof.LAUNCHES), TWO_HEADERS, CHART + '"1","2.4","2.3","2.5"\n' * 3,
     )  # fmt: skip
     found = [text.encode() for text in texts]
     for report in (
@@ -103,8 +104,9 @@ def log_seeds() -> list[bytes]:
 
 
 def json_seeds() -> list[bytes]:
-    """Other JSON: results, op lists, execution traces, recordings of XLA, trainers' states, golden values, Proton."""
+    """Other JSON: results, op lists, execution traces, recordings of XLA, trainers' states, Proton, rocprofv3."""
     from tests.app.importers.test_result_json import DOCUMENT
+    from tests.app.importers.test_rocprof import ROCPROF_JSON
     from tests.app.importers.test_tools import PROTON
     from tests.app.importers.test_trainers import GOLDEN
 
@@ -115,7 +117,7 @@ def json_seeds() -> list[bytes]:
     ops = json.loads((REPORTS / "ops" / "gpt2.json").read_text())
     ops = {key: value[:6] if isinstance(value, list) else value for key, value in ops.items()}
     state = json.loads((TOOLS / "trainer_state.json").read_text())
-    return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state, PROTON, GOLDEN)]
+    return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state, PROTON, GOLDEN, ROCPROF_JSON)]
 
 
 def record_seeds() -> list[bytes]:

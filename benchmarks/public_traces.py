@@ -257,6 +257,8 @@ def compared(path: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
     if not trace.device:
         raise ValueError("no device")
     step = str(found.environment.get("step", ""))
+    if step.startswith("ProfilerStep") and not trace.steps:
+        raise ValueError("it marks no steps, and the loops tell none by what repeats")
     marked = bool(trace.steps) and step.startswith("ProfilerStep")
     indices = trace.of_step(step if marked else "")
     every = trace.of_step("")

@@ -36,6 +36,7 @@ class _Symbol(msgspec.Struct):
 
 
 class _Agent(msgspec.Struct):
+    id: Any = None
     type: Any = 0
     product_name: str = ""
     name: str = ""
@@ -43,6 +44,7 @@ class _Agent(msgspec.Struct):
 
 class _Dispatch(msgspec.Struct):
     kernel_id: int = 0
+    agent_id: Any = None
 
 
 class _Span(msgspec.Struct):
@@ -92,6 +94,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     begin = min(span.start_timestamp for span in launches)
     end = max(span.end_timestamp for span in launches)
     gpus = [one for process in processes for one in process.agents if one.type in (_GPU, "GPU")]
+    ran = {str(span.dispatch_info.agent_id) for span in launches}
+    # All of the machine's are listed, whichever of them a process uses.
+    gpus = list({str(one.id): one for one in gpus if str(one.id) in ran}.values()) or gpus
     measurement = Measurement(
         label=filename[:200],
         origin=Origin(kind="upload", format="rocprof-json", producer="rocprofv3"),

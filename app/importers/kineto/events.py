@@ -26,7 +26,8 @@ class Args(msgspec.Struct, gc=False):
     forward_thread: int = msgspec.field(name="Fwd thread id", default=0)
     correlation: int = NO_ID
     old_external: int = msgspec.field(name="external id", default=NO_ID)
-    """As PyTorch 1.8 spells it."""
+    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=msgspec.Raw())
+    """As PyTorch 1.8 spells them."""
     collective: str = msgspec.field(name="Collective name", default="")
     in_elements: int = msgspec.field(name="In msg nelems", default=0)
     out_elements: int = msgspec.field(name="Out msg nelems", default=0)
@@ -66,7 +67,7 @@ def _some(*names: str) -> type:
 
 
 _OP_ARGS = _some(
-    "external", "concrete", "types", "strides", "dims", "sequence", "forward_thread", "old_external"
+    "external", "concrete", "types", "strides", "dims", "sequence", "forward_thread", "old_external", "old_dims"
 )  # fmt: skip
 _DEVICE_ARGS = _some(
     "external", "correlation", "old_external", "collective", "in_elements", "out_elements", "group_size", "dtype",
@@ -113,7 +114,7 @@ _ANY = msgspec.json.Decoder()
 _WHOLES = ("External id", "external id", "correlation", "In msg nelems", "Out msg nelems", "Group size",
            "Total Allocated", "Total Reserved", "Device Type", "Sequence number", "Fwd thread id")  # fmt: skip
 _TEXTS = ("Collective name", "dtype", "Process Group Ranks")
-_LISTS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
+_LISTS = ("Input Dims", "Input dims", "Input type", "Concrete Inputs", "Input Strides")
 
 
 def lenient(data: bytes) -> Event | None:

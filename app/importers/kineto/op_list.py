@@ -102,8 +102,8 @@ def op_list(
     trace: Trace, launched: Launches, step: StepWindow, *, program: str, chip: str, ranks: tuple[int, int],
     loop_s: float | None, versions: Mapping[str, str],
 ) -> OpList | None:  # fmt: skip
-    """List the calls of one step of ``ranks`` (world size, rank); None where it recorded no shapes, or has too many."""
-    if not trace.shapes:
+    """List the calls of one step of ``ranks`` (size, rank); None where it lacks shapes or types, or has too many."""
+    if all(types in (b"", b"[]") for _, types, *_ in trace.shapes):  # PyTorch 1.8 wrote shapes alone
         return None
     ops = step_ops(trace, step)
     works = device_works(trace, launched, step, ops) if len(trace.device) else host_works(trace, ops)

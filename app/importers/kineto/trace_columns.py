@@ -136,7 +136,8 @@ class Trace:
     def shape_ids(self, args: list[Args]) -> list[int]:
         """Number of each op's input shapes and types, −1 where they were not recorded."""
         numbers, joined = self._shape_ids, _BETWEEN.join
-        return [numbers[joined((one.dims, one.types, one.concrete, one.strides))] if one.dims else -1 for one in args]
+        read = ((one.dims or one.old_dims, one.types, one.concrete, one.strides) for one in args)
+        return [numbers[joined(parts)] if parts[0] else -1 for parts in read]
 
 
 def _named(trace: Trace) -> _Numbers[str]:

@@ -86,23 +86,26 @@ def test_counters_of_amd_give_flops_and_bytes(tmp_path, written):
     assert [(one.flops, one.bytes) for one in one(read(tmp_path, some)).kernels] == [(None, None)]
 
 
+_DISPATCHES = [(1, 1000, 3000), (2, 4000, 9000), (2, 9000, 14000), (3, 20, 10), (9, 0, 1000)]
+_SYMBOLS = [
+    {"kernel_id": 0},
+    {"kernel_id": 1, "formatted_kernel_name": "foo()", "kernel_name": "_Z3foov.kd"},
+    {"kernel_id": 2, "kernel_name": "Cijk_Ailk_Bljk_BBS_BH.kd"},
+]
+_RECORDS = {
+    "kernel_dispatch": [
+        {"size": 104, "start_timestamp": begin, "end_timestamp": end, "dispatch_info": {"kernel_id": number}}
+        for number, begin, end in _DISPATCHES
+    ],
+    "memory_copy": [{"start_timestamp": 100, "end_timestamp": 300}],
+}
+_AGENTS = [{"type": 1, "product_name": "EPYC"}, {"type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"}]
+_PROCESS = {"metadata": {"pid": 1}, "agents": _AGENTS, "kernel_symbols": _SYMBOLS, "buffer_records": _RECORDS}
+ROCPROF_JSON = {"rocprofiler-sdk-tool": [_PROCESS]}
+
+
 def test_launches_of_rocprofv3_in_json_are_summed_by_kernel(tmp_path):
-    launches = [(1, 1000, 3000), (2, 4000, 9000), (2, 9000, 14000), (3, 20, 10), (9, 0, 1000)]
-    symbols = [
-        {"kernel_id": 0},
-        {"kernel_id": 1, "formatted_kernel_name": "foo()", "kernel_name": "_Z3foov.kd"},
-        {"kernel_id": 2, "kernel_name": "Cijk_Ailk_Bljk_BBS_BH.kd"},
-    ]
-    records = {
-        "kernel_dispatch": [
-            {"size": 104, "start_timestamp": begin, "end_timestamp": end, "dispatch_info": {"kernel_id": number}}
-            for number, begin, end in launches
-        ],
-        "memory_copy": [{"start_timestamp": 100, "end_timestamp": 300}],
-    }
-    agents = [{"type": 1, "product_name": "EPYC"}, {"type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"}]
-    process = {"metadata": {"pid": 1}, "agents": agents, "kernel_symbols": symbols, "buffer_records": records}
-    found = one(read(tmp_path, {"rocprofiler-sdk-tool": [process]}))
+    found = one(read(tmp_path, ROCPROF_JSON))
     assert [(kernel.name, kernel.count, kernel.total_s) for kernel in found.kernels] == [
         ("Cijk_Ailk_Bljk_BBS_BH", 2, pytest.approx(10e-6)), ("foo()", 1, pytest.approx(2e-6)),
         ("kernel 9", 1, pytest.approx(1e-6)), ("memcpy", 1, pytest.approx(2e-7)),
@@ -113,3 +116,14 @@ def test_launches_of_rocprofv3_in_json_are_summed_by_kernel(tmp_path):
     )  # fmt: skip
     assert "no launch" in refusal(tmp_path, {"rocprofiler-sdk-tool": [{"agents": []}]}).message
     assert "cannot be read" in refusal(tmp_path, {"rocprofiler-sdk-tool": [{"agents": 3}]}).message
+
+
+def test_gpus_of_rocprofv3_in_json_are_those_that_ran_kernels(tmp_path):
+    agents = [{"id": {"handle": at}, "type": 2, "product_name": f"AMD Instinct MI{at}"} for at in (300, 325, 350)]
+    launches = [
+        {**span, "dispatch_info": {**span["dispatch_info"], "agent_id": {"handle": 325}}}
+        for span in _RECORDS["kernel_dispatch"]
+    ]
+    ranks = [{**_PROCESS, "agents": agents, "buffer_records": {"kernel_dispatch": launches}}] * 2
+    found = one(read(tmp_path, {"rocprofiler-sdk-tool": ranks}))
+    assert found.device == {"name": "AMD Instinct MI325", "count": 1}

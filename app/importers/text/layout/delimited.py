@@ -11,6 +11,8 @@ from app.importers.text.values.cells import is_data, says_oom
 _DELIMITERS = (",", "\t", ";")
 _MOST_CELLS = 500
 _LOOKED_AT = 60
+_MOST_WORDS, _LONGEST_NAME = 5, 200
+"""Of a column's name: prose has more words, while a name made of a run's settings is long."""
 
 
 def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
@@ -54,7 +56,9 @@ def _cells(line: str, delimiter: str) -> tuple[str, ...] | None:
 
 def _is_header(cells: tuple[str, ...]) -> bool:
     named = [cell for cell in cells if cell and not says_oom(cell)]  # which may head a column as well
-    return len(named) >= 2 and all(len(cell.split()) <= 5 and len(cell) <= 60 and not is_data(cell) for cell in named)
+    return len(named) >= 2 and all(
+        len(cell.split()) <= _MOST_WORDS and len(cell) <= _LONGEST_NAME and not is_data(cell) for cell in named
+    )
 
 
 def _is_body(rows: Sequence[tuple[str, ...]]) -> bool:

@@ -78,12 +78,13 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
         rows = [row for row, keys in unclear if keys == unclear[0][1]]
     else:
         rows = [row for row in rows if not chips_of_row(row)] or rows
+    telling = [row for row in rows if _tells(row)]  # of a log's thousands of steps, often none
     accelerators = [entry for entry in catalog.entries("chips") if entry.value.kind != "cpu"]
-    possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in rows)]
+    possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in telling)]
     possible.sort(
         key=lambda entry: (
             entry.key.partition("-")[0] in _EXPORT,
-            -_reached(rows, entry.value),
+            -_reached(telling, entry.value),
             -entry.value.memory_bytes,
         )
     )
@@ -116,6 +117,16 @@ def _named(entry: CatalogEntry, lines: Sequence[str]) -> str:
     names = [name for name in (entry.label, *entry.aliases, entry.key) if len(name) > 3]
     spoken = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names), re.IGNORECASE)
     return next((line for line in lines if _ENVIRONMENT.match(line) and spoken.search(line)), "")
+
+
+def _tells(row: dict[str, Any]) -> bool:
+    """Whether a row says anything by which chips differ: memory, the rate of a link, or the size of its work."""
+    return (
+        any("memory" in key and _positive(value) for key, value in row.items())
+        or _bus_rate(row) > 0
+        or _parameters(row) > 0
+        or _scores_bytes(row) > 0
+    )
 
 
 def _fits(row: dict[str, Any], chip: Chip) -> bool:

@@ -41,6 +41,17 @@ def test_options_of_the_recording_are_said(tmp_path, document):
     assert all(kernel.flops is None for kernel in one(imported).kernels)
 
 
+def test_shapes_as_pytorch_1_8_spells_them(tmp_path, document):
+    newer = [kernel.flops for kernel in one(read(tmp_path, document)).kernels]
+    assert any(newer)
+    for event in document["traceEvents"]:
+        if "Input Dims" in event.get("args", {}):
+            event["args"]["Input dims"] = event["args"].pop("Input Dims")
+    imported = read(tmp_path, document)
+    assert "no-shapes" not in codes(imported)
+    assert [kernel.flops for kernel in one(imported).kernels] == newer
+
+
 def test_several_devices_in_one_process(tmp_path, document):
     made.kernels(document)[0]["pid"] = 1
     imported = read(tmp_path, document)

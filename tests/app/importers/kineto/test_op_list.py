@@ -146,6 +146,14 @@ def test_without_shapes_there_is_no_list(tmp_path):
     assert read(tmp_path, document).op_lists == ()
 
 
+def test_of_shapes_without_types_there_is_no_list(tmp_path):
+    document = made.trace()
+    for event in document["traceEvents"]:
+        if "Input type" in event.get("args", {}):
+            event["args"]["Input type"] = []
+    assert read(tmp_path, document).op_lists == ()
+
+
 def test_modules_come_from_the_stack_and_a_gradient_s_from_its_forward(tmp_path):
     document = made.trace(steps=1)
     for event in document["traceEvents"]:

@@ -32,3 +32,9 @@ def test_prose_is_no_table():
 def test_words_in_a_thousand_lines_are_given_up_early():
     lines = ["a,b"] * 1000
     assert read(lines, 0) is None
+
+
+def test_columns_may_have_the_long_names_that_programs_give_runs():
+    run = "gpt2_last_character_token_to_character1729587337.8266432-lr3e-4-bs512 - train/loss__MIN"
+    table, _ = read([f'"Step","{run}"', '"0","10.98"'], 0)
+    assert table.columns == ("Step", run)

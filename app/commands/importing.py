@@ -89,9 +89,7 @@ def expected_lines(found: Expected | None) -> list[str]:
         for name, pair in found.categories.items()
     ]
     lines += table(["kernels", "measured", "predicted", ""], rows, indent="  ").splitlines()
-    if found.unpriced_s:
-        lines.append(f"  {seconds(found.unpriced_s)} of kernels without an op are taken as measured")
-    return lines
+    return [*lines, *(f"  {note}" for note in found.notes)]
 
 
 def proposed_lines(found: Proposal) -> list[str]:

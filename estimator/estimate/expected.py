@@ -19,6 +19,7 @@ from estimator.estimate.what_if import CHANGES
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import seconds as seconds_text
 
 ATTENTION_FLOPS = (
     "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
@@ -38,8 +39,8 @@ class Pair:
 class ExpectedOp:
     """All calls of an op with the same inputs in one phase, measured beside predicted; totals of a step.
 
-    ``flops`` and ``bytes``: what its kernels execute and move at least; ``known``: whether the table of ops has it,
-    else it is taken to read its inputs and write its outputs once.
+    ``flops`` and ``bytes``: what its kernels execute and move at least; ``known``: whether the table of ops has it or
+    its shapes say which product it is; ``as_measured``: it has no price, and what was measured stands as predicted.
     """
 
     op: str
@@ -54,6 +55,7 @@ class ExpectedOp:
     bound: str
     precision: str
     known: bool
+    as_measured: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class Expected:
 
     ``categories`` and ``phases`` add device seconds of all kernels, those that overlap too; ``measured_step_s``: of the
     whole step, None where it is not known. ``rows``: what the throughput of ``estimate`` counts, tokens or samples,
-    where it is known. ``unpriced_s``: of kernels without an op or shapes, taken as measured.
+    where it is known. ``unpriced_s``: of ops that are not known, which stand as measured; ``notes`` say so.
     """
 
     chip: str
@@ -96,6 +98,13 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
             pair = table.setdefault(name, Pair())
             pair.measured_s += op.measured_s
             pair.predicted_s += op.predicted_s
+    unpriced = [op for op in ops if op.as_measured]
+    unpriced_s = math.fsum(op.measured_s for op in unpriced)
+    notes = [ATTENTION_FLOPS] if any(s.arguments.get("is_causal") for s in found.signatures) else []
+    if unpriced:
+        count = len({op.op for op in unpriced})
+        are = "op is not known, and stands" if count == 1 else "ops are not known, and stand"
+        notes.append(f"{count} {are} as measured: {seconds_text(unpriced_s)}.")
     return Expected(
         chip=cluster.chip.name,
         estimate=estimate_op_list(found, cluster, calibration),
@@ -104,8 +113,8 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
         categories={name: categories[name] for name in CATEGORIES if name in categories},
         phases=phases,
         rows=rows_are(found),
-        unpriced_s=math.fsum(op.measured_s for op in ops if not op.known and not op.inputs),
-        notes=(ATTENTION_FLOPS,) if any(s.arguments.get("is_causal") for s in found.signatures) else (),
+        unpriced_s=unpriced_s,
+        notes=tuple(notes),
     )
 
 
@@ -196,6 +205,7 @@ def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]
         bound=longest.bound if longest is not None else "communication" if work.exchange else "",
         precision=(longest.op.precision if longest is not None else "") or _dtype(s),
         known=work.known,
+        as_measured=work.as_measured,
     )
 
 

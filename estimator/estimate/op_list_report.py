@@ -21,6 +21,7 @@ from estimator.schedule.queue import DEFAULT_STREAM, Queue
 
 INDUCTOR = "What Inductor fused (triton_…)"
 UNKNOWN = "is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
+AS_MEASURED = "is not in the table of ops: it stands as measured"
 WORTH_FRAC = 0.01
 """Share of a step from which an op without a rate is a problem of the prediction, not only an assumption."""
 
@@ -193,8 +194,15 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
         )
     if not found.storages:
         said.append("The list holds no storages, so nothing is said of memory.")
+    measured = {
+        found.of(call).op
+        for at, call in zip(priced.of_call, found.calls, strict=True)
+        if at >= 0 and priced.work[at].as_measured
+    }
     said += [
-        f"{name} {UNKNOWN} ({frac:.1%} of the step)." for name, frac, worth in _unknown(priced, step_s) if not worth
+        f"{name} {AS_MEASURED if name in measured else UNKNOWN} ({frac:.1%} of the step)."
+        for name, frac, worth in _unknown(priced, step_s)
+        if not worth
     ]
     return (*said, *found.assumptions)
 

@@ -18,7 +18,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
-from estimator.operations.aten import fusion, is_known, kernels_of, plain
+from estimator.operations.aten import fusion, is_told, kernels_of, plain
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
@@ -36,7 +36,8 @@ class Work:
     """What one distinct call does: its kernels with their seconds, or its exchange.
 
     ``products``: matrix products outside attention; ``products_frac``: these and attention, of its time. ``category``
-    is that of most of its time; ``known``: whether the table has the op.
+    is that of most of its time; ``known``: whether the table has the op or its shapes say which product it is;
+    ``as_measured``: it has no price and takes what was measured.
     """
 
     kernels: tuple[Priced, ...] = ()
@@ -48,6 +49,7 @@ class Work:
     products: float = 0.0
     category: str = Category.OTHER
     known: bool = True
+    as_measured: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +106,17 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
         if at < 0:
             at = table[key] = len(work)
             signature = found.of(call)
+            measured_s = unpriced.get(call.signature)
             if call.kind == "collective":
-                work.append(_exchange(found, signature, cluster, e, varied))
+                made = _exchange(found, signature, cluster, e, varied)
+                work.append(made if measured_s is None else _as_measured(made, measured_s, varied=interval))
+            elif measured_s is not None:
+                category = str(signature.arguments.get("category", Category.OTHER))
+                made = Work(category=category if category in CATEGORIES else Category.OTHER, launches=1.0)
+                work.append(_as_measured(made, measured_s, varied=interval))
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
-                made = _kernels(ops, signature, cluster.chip, e, varied, lacking, scores)
-                if call.signature in unpriced:
-                    made = _as_measured(signature, *unpriced[call.signature], varied=interval)
-                work.append(made)
+                work.append(_kernels(ops, signature, cluster.chip, e, varied, lacking, scores))
         of_call.append(at)
     if not one_clock(e):
         work = _at_clock(work, of_call, phases, e)
@@ -140,28 +145,36 @@ def _at_factor(work: Work, factor: float, e: Efficiencies) -> Work:
     return replace(work, kernels=kernels, seconds=after, varied_s=varied)
 
 
-def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:
-    """Kernels of which a profile knows nothing but their name: measured seconds and calls of each signature."""
+def _unpriced(found: OpList) -> dict[int, float]:
+    """What a profile measured and nothing can price: mean seconds of each signature.
+
+    Ops that neither the table nor their shapes tell: which part of their operands they read, and what they compute, is
+    not known. What Inductor fused touches each of its operands once. Exchanges of nobody knows how many ranks.
+    """
     seen: dict[int, tuple[float, int]] = {}
     for call in found.calls:
-        if call.kind == "kernel" and call.measured_s is not None:
+        if call.kind in ("kernel", "collective") and call.measured_s is not None:
             s = found.of(call)
-            if not s.inputs and not s.outputs and not is_known(s.op):
+            if _is_alone(found, s) if call.kind == "collective" else not (is_told(s) or _is_fused(s)):
                 seconds, count = seen.get(call.signature, (0.0, 0))
                 seen[call.signature] = seconds + call.measured_s, count + 1
-    return seen
+    return {at: seconds / count for at, (seconds, count) in seen.items()}
 
 
-def _as_measured(s: Signature, seconds: float, count: int, *, varied: bool) -> Work:
-    category = str(s.arguments.get("category", Category.OTHER))
-    mean = seconds / count
-    return Work(
-        seconds=mean,
-        varied_s=np.full(VARIANTS, mean) if varied else None,
-        launches=1.0,
-        category=category if category in CATEGORIES else Category.OTHER,
-        known=False,
-    )
+def _is_fused(s: Signature) -> bool:
+    """Whether it is an element-wise kernel of Inductor's, with the tensors that it reads and writes."""
+    products = (Category.MATMUL, Category.ATTENTION)
+    return s.op.startswith("triton_") and bool(s.inputs) and s.arguments.get("category") not in products
+
+
+def _is_alone(found: OpList, s: Signature) -> bool:
+    """Whether an exchange names no group and the list one rank, so that others ran of which it says nothing."""
+    return "group" not in s.arguments and found.world_size == 1 and not s.op.startswith(("c10d::", "_c10d_functional"))
+
+
+def _as_measured(work: Work, seconds: float, *, varied: bool) -> Work:
+    several = np.full(VARIANTS, seconds) if varied else None
+    return replace(work, seconds=seconds, varied_s=several, known=False, as_measured=True)
 
 
 def _exchange(
@@ -213,7 +226,7 @@ def _kernels(
         products_frac=products / total if total else 0.0,
         products=sum(float(op.count) for op in ops if op.kind == "gemm"),
         category=priced[longest].op.category if longest is not None else Category.OTHER,
-        known=not ops or is_known(signature.op),
+        known=not ops or is_told(signature),
     )
 
 

@@ -30,7 +30,7 @@
  *   proposed?: Proposal | null}} Measurement  `step_s`: of its steps the usual one, or the fastest where `disturbance` says
  *   by how much they differ
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
- *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
+ *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean, as_measured: boolean}} OwnOp
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},

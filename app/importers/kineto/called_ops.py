@@ -1,5 +1,6 @@
 """Called ops: behind each kernel of a step the op that PyTorch's dispatcher sees below autograd, as a traced program
-lists it. What only chooses or wraps others (linear, matmul, autograd's frames) is looked through.
+lists it. What only chooses or wraps others (linear, matmul, autograd's frames) is looked through, and so is an op of
+somebody's own around ops that the table knows.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from app.importers.kineto.launches import Launches
 from app.importers.kineto.nesting import parents
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
+from estimator.operations.aten import is_known
 from estimator.scenario.breakdown import Category
 from runners.trace.kernel_category import category_of
 
 _WRAPPERS = ("autograd::", "torch::", "torch.", "profiler::")
 """Namespaces of frames, not of ops."""
+
+COMMUNICATES = ("c10d::", "record_param_comms", "_c10d_functional::")
+"""What an exchange is called; all inside it is part of it."""
 
 
 def _aten(names: str) -> frozenset[str]:
@@ -49,7 +54,7 @@ class StepOps:
     """The ops that the host went through in a step, by their start.
 
     ``index``: in the trace; ``parent``: place here of the op around it; ``owner``: place of the outermost op around it,
-    itself included, that the dispatcher sees; −1 for none.
+    itself included, that the table knows, else of the outermost one that the dispatcher sees; −1 for none.
     """
 
     index: Wholes
@@ -68,11 +73,13 @@ class Works:
     """What was run on the device, one entry for each op that launched anything, by the time of its first launch.
 
     ``op``: place among the step's ops, −1 where only the kernel is known; ``event``: its first device event, −1 on the
-    host; ``at``: microseconds of the trace; ``seconds``: of all its kernels.
+    host; ``longest``: that of its device events that took longest; ``at``: microseconds of the trace; ``seconds``: of
+    all its kernels.
     """
 
     op: Wholes
     event: Wholes
+    longest: Wholes
     at: Floats
     thread: Wholes
     seconds: Floats
@@ -91,11 +98,15 @@ def step_ops(trace: Trace, step: StepWindow) -> StepOps:
     for _, mine in groups(trace.ops.wholes("thread")[index]):
         enclosing = parents(starts[index[mine]], ends[index[mine]])
         parent[mine] = np.where(enclosing >= 0, mine[np.maximum(enclosing, 0)], -1)
-    seen = np.array([is_op(name) for name in trace.names], dtype=np.bool_)[trace.ops.wholes("name")[index]]
+    names = trace.ops.wholes("name")[index]
+    seen = np.array([is_op(name) for name in trace.names], dtype=np.bool_)[names].tolist()
+    whole = [is_known(name) or name.startswith(COMMUNICATES) for name in trace.names]
+    known = np.array(whole, dtype=np.bool_)[names].tolist()
     owner = [-1] * len(index)
-    for place, (around, dispatched) in enumerate(zip(parent.tolist(), seen.tolist(), strict=True)):
+    for place, around in enumerate(parent.tolist()):
         outer = owner[around] if around >= 0 else -1
-        owner[place] = outer if outer >= 0 or not dispatched else place
+        own = seen[place] and (outer < 0 or (known[place] and not known[outer]))
+        owner[place] = place if own else outer
     return StepOps(index=index, parent=parent, owner=np.array(owner, dtype=np.int64))
 
 
@@ -118,9 +129,12 @@ def device_works(trace: Trace, launched: Launches, step: StepWindow, ops: StepOp
     earliest = order[first]
     found = np.argsort(first, kind="stable")
     event = events[earliest]
+    by_length = np.lexsort((-length, group))
+    longest = events[order[by_length[np.searchsorted(group[by_length], np.arange(len(keys)))]]]
     return Works(
         op=behind[earliest][found],
         event=event[found],
+        longest=longest[found],
         at=launched.time[event][found],
         thread=launched.thread[event][found],
         seconds=seconds[found],
@@ -128,17 +142,23 @@ def device_works(trace: Trace, launched: Launches, step: StepWindow, ops: StepOp
 
 
 def host_works(trace: Trace, ops: StepOps) -> Works:
-    """The step's ops on a CPU, each with all the time inside it; views and allocations do no work."""
+    """The step's ops on a CPU, each with the time inside it but for that of other works; views do no work."""
     names = trace.ops.wholes("name")[ops.index]
     works = np.array([category_of(name) != Category.HOST for name in trace.names], dtype=np.bool_)[names]
     op = np.flatnonzero((ops.owner == np.arange(len(ops.index))) & works)
     index = ops.index[op]
+    length = trace.ops.floats("dur")[ops.index]
+    around = ops.parent[op]
+    outer = np.where(around >= 0, ops.owner[np.maximum(around, 0)], -1)
+    inner = np.bincount(outer[outer >= 0], weights=length[op[outer >= 0]], minlength=len(length))
+    none = np.full(len(op), -1, dtype=np.int64)
     return Works(
         op=op,
-        event=np.full(len(op), -1, dtype=np.int64),
+        event=none,
+        longest=none,
         at=trace.ops.floats("ts")[index],
         thread=trace.ops.wholes("thread")[index],
-        seconds=trace.ops.floats("dur")[index] * 1e-6,
+        seconds=np.maximum(length[op] - inner[op], 0.0) * 1e-6,
     )
 
 

@@ -55,19 +55,25 @@ def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
 
 
 def _category(name: str, op_name: str, shape: Sequence[bytes] | None, sizes: set[tuple[int, int]]) -> str:
+    category = category_behind(name, op_name)
+    if name.startswith(_MOVES) or shape is None or not sizes:
+        return category
+    if op_name in _PRODUCTS and score_size(op_name, shape) in sizes:
+        return Category.ATTENTION
+    if category in (Category.MATMUL, Category.ELEMENTWISE) and touches_scores(shape, sizes):
+        return Category.ATTENTION
+    return category
+
+
+def category_behind(name: str, op_name: str) -> str:
+    """Category of a kernel by its name and that of the op behind it."""
     category = category_of(name)
     if name.startswith(_MOVES):  # whatever op asked for it, it computes nothing
         return category
     behind = category_of(op_name) if op_name else ""
     unknown = category == Category.OTHER
     if category != Category.COMMUNICATION and (behind == Category.ATTENTION or (unknown and behind in ARITHMETIC)):
-        category = behind
-    if shape is None or not sizes:
-        return category
-    if op_name in _PRODUCTS and score_size(op_name, shape) in sizes:
-        return Category.ATTENTION
-    if category in (Category.MATMUL, Category.ELEMENTWISE) and touches_scores(shape, sizes):
-        return Category.ATTENTION
+        return behind
     return category
 
 

@@ -23,7 +23,16 @@ from app.importers.kineto.aten_call import (
     typed,
 )
 from app.importers.kineto.aten_results import signature
-from app.importers.kineto.called_ops import StepOps, Works, device_works, dispatches, host_works, step_ops
+from app.importers.kineto.called_ops import (
+    COMMUNICATES,
+    StepOps,
+    Works,
+    device_works,
+    dispatches,
+    host_works,
+    step_ops,
+)
+from app.importers.kineto.categories import category_behind
 from app.importers.kineto.events import BROKEN
 from app.importers.kineto.intervals import Floats, Wholes, groups
 from app.importers.kineto.launches import Launches, matched, phases
@@ -31,9 +40,10 @@ from app.importers.kineto.nesting import enclosing, parents
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import MODULE_PREFIX, NO_ID, Shape, Trace
 from app.importers.kineto.work_spans import PHASE
+from estimator.operations.aten import is_known
 from estimator.scenario.breakdown import PHASES, Category, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
-from runners.trace.kernel_category import category_of
+from runners.trace.kernel_category import on_device
 
 MOST_CALLS = 200_000
 _LONGEST_S = 1e8
@@ -43,7 +53,6 @@ _LONGEST_OP = 200
 _SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "hipStreamSynchronize", "hipDeviceSynchronize")
 _WAITS = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
-_COMMUNICATES = ("c10d::", "record_param_comms", "_c10d_functional::")
 _BACKENDS = ("flash", "efficient", "cudnn")
 _COUNTED = re.compile(r"_(\d+)$")
 """The profiler counts the modules of a class: Linear_3 is written as a traced program's layers are, Linear.3."""
@@ -173,11 +182,18 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
     if place >= 0:
         op = int(ops.index[place])
         name, shape = trace.names[trace.ops.name[op]], trace.ops.extra[op]
-    collective = bool(message >= 0 or name.startswith(_COMMUNICATES) or category_of(kernel) == Category.COMMUNICATION)
+    known = is_known(name)
+    main = kernel if known or event < 0 else trace.names[trace.device.name[int(works.longest[at])]]
+    category = "" if known else on_device(category_behind(main or name, name))
+    collective = bool(
+        message >= 0
+        or name.startswith(COMMUNICATES)
+        or (category or category_behind(kernel, "")) == Category.COMMUNICATION
+    )
     dtype = _message_dtype(trace, message) or dtype_of_kernel(kernel)
     share = tables.lists.of(name, trace.shapes[shape]) if shape >= 0 else None
     direction = next((way for way in ("HtoD", "DtoH") if way in kernel), "")
-    key = (name, shape, dtype, direction, trace.collectives[message] if message >= 0 else None, share)
+    key = (name, shape, dtype, direction, category, trace.collectives[message] if message >= 0 else None, share)
     number = tables.numbers.get(key)
     if number is None:
         made = aten_call(name[:_LONGEST_OP], trace.shapes[shape]) if shape >= 0 else AtenCall(name=name[:_LONGEST_OP])
@@ -190,7 +206,7 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         written = (
             _collective(trace, made, message, tables)
             if collective
-            else signature(made, backend=_backend(name), direction=direction, category=_category(made, kernel))
+            else signature(made, backend=_backend(name), direction=direction, category=category)
         )
         number = tables.numbers[key] = len(tables.signatures)
         tables.signatures.append(written)
@@ -198,11 +214,6 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         tables.dtypes[one.shape] = one.dtype
         tables.seen[one.dtype] += 1
     return number, collective
-
-
-def _category(made: AtenCall, kernel: str) -> str:
-    """Of a kernel that says nothing else of itself, what its name says."""
-    return "" if made.inputs or made.name != kernel[:_LONGEST_OP] else category_of(kernel)
 
 
 def _backend(name: str) -> str:
@@ -223,7 +234,7 @@ def _collective(trace: Trace, made: AtenCall, message: int, tables: _Tables) -> 
         return Signature(op=made.name, inputs=made.inputs)
     said = trace.collectives[message]
     dtype = kineto_dtype(said.dtype) or "uint8"
-    name = made.name if made.name.startswith(_COMMUNICATES[::2]) else f"c10d::{said.name}"
+    name = made.name if made.name.startswith(COMMUNICATES[::2]) else f"c10d::{said.name}"
     arguments: dict[str, Any] = {}
     members = _members(said.members) or tuple(range(min(said.ranks, _MOST_RANKS)))
     if members:
@@ -335,7 +346,7 @@ def _waits(trace: Trace, step: StepWindow) -> list[tuple[float, bool]]:
     found = []
     for event, op in zip(mine.tolist(), behind.tolist(), strict=True):
         sync = kinds[int(names[event])]
-        own = op >= 0 and trace.names[trace.ops.name[op]].startswith(_COMMUNICATES)
+        own = op >= 0 and trace.names[trace.ops.name[op]].startswith(COMMUNICATES)
         if sync or not own:
             found.append((float(times[event]), sync))
     return sorted(found, reverse=True)

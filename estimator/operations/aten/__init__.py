@@ -136,11 +136,16 @@ def is_known(op: str) -> bool:
     return kernels_of_table(op) is not None
 
 
+def is_told(s: Signature) -> bool:
+    """Whether the table has an op, or its measured kernels and its shapes say which product it is."""
+    return is_known(s.op) or bool(products.by_shapes(s))
+
+
 def kernels_of(s: Signature) -> list[Op]:
     """The kernels of one call of an op, none for an empty tensor.
 
-    Of an op that the table lacks: one kernel that reads its inputs and writes its outputs once. Of one without any
-    operand: one launch.
+    Of an op that the table lacks: the product that its shapes say, else one kernel that reads its inputs and writes its
+    outputs once. Of one without any operand: one launch.
     """
     found = kernels_of_table(s.op)
     if not s.inputs and not s.outputs:
@@ -152,6 +157,8 @@ def kernels_of(s: Signature) -> list[Op]:
             # Fewer operands or dimensions than the op has, or arguments that are none of its own: what was left out, or
             # somebody wrote.
             pass
+    if found is None and (ops := products.by_shapes(s)):
+        return ops
     return [kernel(products.name(s), stream=total_bytes((*s.inputs, *s.outputs)))]
 
 

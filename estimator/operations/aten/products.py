@@ -117,6 +117,25 @@ def baddbmm(s: Signature) -> list[Op]:
     return ops
 
 
+def by_shapes(s: Signature) -> list[Op]:
+    """The product that an unknown op is whose kernels multiply: x·W or x·Wᵀ, 2·m·n·k FLOPs; none where sizes disagree.
+
+    Its matrices are the two factors, and the result where it is handed in.
+    """
+    matrices = [one for one in s.inputs if len(one.shape) > 1]
+    if s.arguments.get("category") != Category.MATMUL or not 2 <= len(matrices) <= 3:
+        return []
+    first, second = matrices[:2]
+    rows, inner = math.prod(first.shape[:-1]), first.shape[-1]
+    if len(second.shape) != 2 or first.dtype != second.dtype or inner not in second.shape:
+        return []
+    columns = second.shape[0] if second.shape[1] == inner else second.shape[1]
+    result = matrices[2] if len(matrices) > 2 else None
+    if result is not None and (math.prod(result.shape[:-1]), result.shape[-1]) != (rows, columns):
+        return []
+    return product(s, first, second, batch=1, m=rows, n=columns, k=inner, result=result)
+
+
 def grouped_mm(s: Signature) -> list[Op]:
     """Products of groups whose sizes a tensor of offsets holds, taken as equally large, in one kernel."""
     first, second = s.inputs[:2]

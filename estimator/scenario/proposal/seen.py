@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.units import counted
 
@@ -57,6 +57,8 @@ def seen_in(ops: OpList) -> Seen:
         if call.kind == "kernel" and call.phase in (Phase.FORWARD, "") and not call.recomputed
     ]
     attention = _attention(forward)
+    if attention is None and _attends(ops, forward):
+        raise NoScenario("It runs attention, but no op says its heads and their width, so no scenario is proposed.")
     if attention is None:
         raise NoScenario("It runs no attention, so it is no transformer, the only network that a scenario describes.")
     embeddings = [s for _, s in forward if name_of(s) == "embedding" and len(s.inputs) == 2]
@@ -101,6 +103,23 @@ def product_of(s: Signature) -> tuple[int, int, int] | None:
     rows, width = math.prod(factors[0].shape[:-1]), factors[0].shape[-1]
     outputs = factors[1].shape[0] if name == "linear" else factors[1].shape[-1]
     return rows, width, outputs
+
+
+def _attends(ops: OpList, forward: list[tuple[Call, Signature]]) -> bool:
+    """Whether a kernel, a module or a softmax over what a batched product made is attention's, whatever its shapes."""
+    if any("attention" in path.lower() for path in ops.modules):
+        return True
+    scores = set()
+    for _, s in forward:
+        factors = s.inputs[1:3] if name_of(s) == "baddbmm" else s.inputs[:2]
+        if name_of(s) in ("bmm", "baddbmm") and len(factors) == 2 and all(len(one.shape) == 3 for one in factors):
+            scores.add((*factors[0].shape[:2], factors[1].shape[-1]))
+    return any(
+        s.arguments.get("category") == Category.ATTENTION
+        or "attention" in name_of(s)
+        or (name_of(s) in ("_softmax", "_safe_softmax") and s.inputs and s.inputs[0].shape in scores)
+        for _, s in forward
+    )
 
 
 def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.importers import import_file
 from estimator.estimate.expected import expected, own_prediction
-from estimator.scenario.op_list import Call, OpList, Signature, from_json
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.problems import InputProblems
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -90,5 +90,50 @@ def test_a_kernel_that_says_nothing_is_taken_as_measured():
     (op,) = found.ops
     assert (op.category, op.known, op.predicted_s) == ("attention", False, pytest.approx(4e-3))
     assert found.unpriced_s == pytest.approx(4e-3)
-    assert found.notes == (), "nothing is said of attention where there is none"
+    assert not any("Attention" in note for note in found.notes), "nothing is said of attention where there is none"
     assert found.estimate.step_time_s >= 4e-3
+
+
+def profiled(op: str, *shapes: tuple[int, ...], kind: str = "kernel", **arguments: str) -> OpList:
+    inputs = tuple(Operand(shape=one, dtype="bfloat16") for one in shapes)
+    return OpList(
+        source="profile",
+        program="",
+        chip="h200-sxm",
+        calls=(Call(kind=kind, signature=0, phase="forward", measured_s=2e-3),),
+        signatures=(Signature(op=op, inputs=inputs, arguments=arguments),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "category"),
+    [
+        ("mylib::experts", [(888, 3072), (888, 128)], "matmul"),
+        ("mylib::paged", [(888, 8, 64), (9000, 8, 64)], "attention"),
+        ("mylib::cache", [(64, 128), (900000, 128)], "elementwise"),
+        ("triton_tem_fused_flex", [(64, 128), (64, 128)], "attention"),
+    ],
+)
+def test_an_op_that_nothing_tells_has_no_price(op, shapes, category):
+    """Its operands are no work: a cache is written in a few places, experts multiply with weights it does not name."""
+    found = expected(profiled(op, *shapes, category=category))
+    (row,) = found.ops
+    assert (row.category, row.as_measured, row.predicted_s) == (category, True, pytest.approx(2e-3))
+    assert found.notes == ("1 op is not known, and stands as measured: 2 ms.",)
+    assert any(f"{op} is not in the table" in line or op.startswith("triton_") for line in found.estimate.assumptions)
+
+
+@pytest.mark.parametrize("more", [(), ((4096, 2048),)])
+@pytest.mark.parametrize("weight", [(2048, 1024), (1024, 2048)])
+def test_an_op_whose_kernels_multiply_two_matrices_that_fit_is_a_product(weight, more):
+    found = expected(profiled("mylib::gemm", (4096, 1024), weight, *more, category="matmul"))
+    (row,) = found.ops
+    assert (row.category, row.known, row.as_measured) == ("matmul", True, False)
+    assert row.flops == 2 * 4096 * 1024 * 2048
+    assert 0 < row.predicted_s < 1e-3
+    assert found.notes == ()
+
+
+def test_an_exchange_of_ranks_that_nobody_counts_stands_as_measured():
+    (row,) = expected(profiled("mylib::all_reduce", (888, 2880), kind="collective")).ops
+    assert (row.category, row.predicted_s) == ("communication", pytest.approx(2e-3))

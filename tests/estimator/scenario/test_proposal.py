@@ -136,6 +136,20 @@ def test_no_attention_and_no_vocabulary_give_a_reason():
     assert found.scenario is None
 
 
+@pytest.mark.parametrize(
+    ("signatures", "modules"),
+    [
+        ([kernel("aten::bmm", (8, 200, 16), (8, 16, 200)), kernel("aten::_softmax", (8, 200, 200))], ()),
+        ([kernel("mylib::paged", (888, 8, 64), category="attention")], ()),
+        ([kernel("aten::_native_multi_head_attention", (4, 200, 128))], ()),
+        ([kernel("aten::mm", (4, 8), (8, 4))], ("Net.0.MultiheadAttention.0",)),
+    ],
+)
+def test_attention_without_its_heads_is_not_called_none(signatures, modules):
+    reason = made(*signatures, modules=modules).reason
+    assert "no op says its heads" in reason
+
+
 def test_attention_that_sees_all_tokens_is_said():
     attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=False)
     products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]

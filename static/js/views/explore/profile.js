@@ -56,10 +56,7 @@ export function createProfile() {
     changes.update();
     if (!own) return;
     ops.update(own);
-    const unpriced = own.unpriced_s
-      ? ` ${seconds(own.unpriced_s)} of kernels without an op are taken as measured.`
-      : "";
-    put(summary, `${own.notes.join(" ")}${unpriced}`);
+    put(summary, own.notes.join(" "));
     open.replaceChildren(
       ...own.estimate.problems.map((one) => h("p", {}, h("b", { text: one.field }), ` ${said(one)}`)),
     );

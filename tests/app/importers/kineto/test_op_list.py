@@ -191,6 +191,45 @@ def test_kernels_without_an_op_stand_for_themselves(tmp_path):
     assert ops.of(own).inputs == ()
 
 
+def test_an_op_of_somebody_s_own_is_what_ran_inside_it(tmp_path):
+    """The product that the table knows; else what its longest kernel does."""
+    document = made.trace(steps=1)
+    at = 1000.5 + 700
+    document["traceEvents"] += [
+        made.op("mylib::gemm", at, 20, 801, made.HOST, [[64, 256], [512, 256]]),
+        made.op("aten::mm", at + 2, 10, 802, made.HOST, [[64, 256], [256, 512]]),
+        *made.launch("Cijk_Alik_Bljk", at + 4, at + 1000, 40.0, 802, 902),
+        made.op("mylib::reduced", at + 30, 20, 803, made.HOST, [[64, 256]]),
+        *made.launch("Memcpy DtoD (Device -> Device)", at + 32, at + 1050, 1.0, 803, 903),
+        *made.launch("multimem_all_reduce_kernel<bf16>", at + 40, at + 1060, 9.0, 803, 904),
+        made.op("mylib::experts", at + 60, 20, 804, made.HOST, [[64, 256], [64, 8]]),
+        *made.launch("routing_kernel", at + 62, at + 1100, 1.0, 804, 905),
+        *made.launch("bmm_Bfloat16_E2m1_fp8", at + 70, at + 1110, 8.0, 804, 906),
+    ]
+    (found,) = read(tmp_path, document).op_lists
+    ops = from_json(found)
+    own = [(ops.of(call), call) for call in works(ops) if (call.measured_s or 1.0) < 50e-6]
+    assert [call.measured_s for _, call in own] == pytest.approx([40e-6, 10e-6, 9e-6])
+    assert [(s.op, call.kind, s.arguments.get("category", "")) for s, call in own] == [
+        ("aten::mm", "kernel", ""), ("mylib::reduced", "collective", ""), ("mylib::experts", "kernel", "matmul"),
+    ]  # fmt: skip
+
+
+def test_on_a_cpu_an_op_s_time_is_counted_once(tmp_path):
+    document = made.trace(steps=1)
+    device = ("kernel", "cuda_runtime", "cuda_driver", "ac2g")
+    document["traceEvents"] = [event for event in document["traceEvents"] if event.get("cat") not in device]
+    at = 1000.5 + 700
+    document["traceEvents"] += [
+        made.op("mylib::gemm", at, 20, 801, made.HOST, [[64, 256], [512, 256]]),
+        made.op("aten::mm", at + 2, 12, 802, made.HOST, [[64, 256], [256, 512]]),
+    ]
+    (found,) = read(tmp_path, document).op_lists
+    ops = from_json(found)
+    seconds = [call.measured_s for call in works(ops) if ops.of(call).inputs[0].shape == (64, 256)]
+    assert seconds[-2:] == pytest.approx([8e-6, 12e-6])
+
+
 @pytest.mark.parametrize(
     ("name", "tensors", "lists"),
     [("aten::_foreach_add_", 2, 2), ("aten::_fused_adamw_", 8, 4)],

@@ -232,7 +232,7 @@ def _with(value: Any, names: dict[str, dict[str, str]], key: str = "", listed: b
     kinds = {"phases_s": "Phase", "host_wait_by_phase_s": "Phase", "breakdown_s": "Category", "by_kind": "MemoryKind",
              "phases": "Phase", "categories": "Category"}  # fmt: skip
     listed = listed or key == "expected"
-    if key == "category":
+    if key in ("category", "binds"):
         return names["Category"][value]
     if key == "phase" and listed:
         return names["Phase"][value]

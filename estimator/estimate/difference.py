@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from estimator.estimate.report import Collective, OpCost
+from estimator.estimate.report import Collective, OpCost, axis_of_ranks
 from estimator.scenario.breakdown import CATEGORIES, PHASES, Category
 from estimator.scenario.measurement import Measurement
 
@@ -34,7 +34,7 @@ KNOWN_FRAC = 0.99
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Seconds that a category takes of one step, those of one ``axis`` for communication.
+    """Seconds that a category takes of one step, those of one ``axis`` of ``ranks`` for communication.
 
     ``work_s``: of its kernels or collectives, of which only ``seconds`` show; ``amount``: what they compute or move, in
     ``unit``; None where that is not known.
@@ -42,6 +42,7 @@ class Spent:
 
     category: str
     axis: str = ""
+    ranks: int = 0
     seconds: float
     work_s: float | None = None
     amount: float | None = None
@@ -95,7 +96,9 @@ def spent_of_prediction(
 
 def _by_axis(seconds: float, collectives: Iterable[Collective]) -> list[Spent]:
     by: dict[str, list[float]] = {}
+    ranks: dict[str, int] = {}
     for one in collectives:
+        ranks[one.axis] = max(one.ranks, ranks.get(one.axis, 0))
         sums = by.setdefault(one.axis, [0.0, 0.0, 0.0])
         for index, value in enumerate((one.exposed_s, one.seconds, one.bytes * one.count)):
             sums[index] += value
@@ -104,6 +107,7 @@ def _by_axis(seconds: float, collectives: Iterable[Collective]) -> list[Spent]:
         Spent(
             category=Category.COMMUNICATION,
             axis=axis,
+            ranks=ranks[axis],
             # what an op list's queue shows is not told by collective: each axis shows its share of it
             seconds=seconds * shown / listed if listed > 0 else seconds / len(by),
             work_s=work,
@@ -175,6 +179,7 @@ def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
         return []
     if not all(one.axis for one in (*a, *b)) and (len(a) > 1 or len(b) > 1 or a[0].axis != b[0].axis):
         a, b = [_together(a)], [_together(b)]
+    a, b = _as_called(a, b), _as_called(b, a)
     axes = dict.fromkeys(one.axis for one in (*a, *b))
     nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=AMOUNT_UNIT.get(category, ""))
     found = []
@@ -183,6 +188,16 @@ def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
         other = next((one for one in b if one.axis == axis), nothing)
         if one.seconds or other.seconds:
             found += _split(one, other, axis)
+    return found
+
+
+def _as_called(spent: list[Spent], other: list[Spent]) -> list[Spent]:
+    """Call an axis that only its number of ranks names as the other side does, where that has one of as many."""
+    found = []
+    for one in spent:
+        alike = [its for its in other if its.ranks == one.ranks]
+        unnamed = one.ranks > 0 and one.axis == axis_of_ranks(one.ranks)
+        found.append(replace(one, axis=alike[0].axis) if unnamed and len(alike) == 1 else one)
     return found
 
 

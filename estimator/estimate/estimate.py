@@ -79,6 +79,7 @@ class Estimate:
     full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
     the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
     fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    ``binds``: the category that binds: the host where it paces the micro-batches, else the largest of the breakdown.
     ``kind``: the kind of plan whose known errors ``interval_s`` has (estimate/residual.py).
     Of an op list ``tokens_per_s`` is 0 where it does not say how many there are, and ``modules`` are its modules.
     """
@@ -106,6 +107,7 @@ class Estimate:
     efficiencies: str
     modules: tuple[ModuleCost, ...] = ()
     kind: str = ""
+    binds: str = ""
 
 
 def estimate(
@@ -132,6 +134,7 @@ def estimate(
             high = seconds + math.hypot(high - seconds, later_s)
         low, high = widened(seconds, (low, high), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
+    launched = explain.launching(timing, e, float(setting.micro_batches))
 
     stages = stage_memories(setting, e)
     fullest = max(stages, key=lambda stage: stage.peak_bytes)
@@ -161,7 +164,7 @@ def estimate(
     if explained:
         ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
-        limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity)
+        limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
         assumptions = explain.assumptions(scenario, e, timing.one)
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)
     return Estimate(
@@ -192,6 +195,7 @@ def estimate(
         chips=chips,
         efficiencies=e.name,
         kind=kind,
+        binds=explain.binding(breakdown, launched)[0],
     )
 
 

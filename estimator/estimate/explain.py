@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import slowest_rank
+from estimator.cost.host import DTENSOR_DISPATCHES, DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
@@ -14,8 +14,9 @@ from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
-from estimator.scenario.units import bytes_text, seconds
+from estimator.scenario.units import Number, bytes_text, seconds
 from estimator.schedule.micro_batch import Pass
+from estimator.schedule.step import Step
 
 CAUSES = {
     Category.MATMUL: "Matrix products bind.",
@@ -24,9 +25,52 @@ CAUSES = {
     Category.COMMUNICATION: "Exposed communication binds.",
     Category.OPTIMIZER: "The optimizer's memory traffic binds.",
     Category.BUBBLE: "The pipeline bubble binds.",
-    Category.HOST: "The host binds: the chip waits for launches.",
+    Category.HOST: "The host binds: the chip waits for launches, and a faster chip or link gains little.",
     Category.OTHER: "Copies bind.",
 }
+
+
+WAITS = 0.02
+"""Share of a micro-batch that waits for the host from which on it is said to bind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launching:
+    """What the host takes to launch a step where it binds; ``communication_s``: what shows beside its micro-batches."""
+
+    seconds: float = 0.0
+    communication_s: float = 0.0
+
+
+def is_paced(host_s: float, device_s: float, waits_s: float) -> bool:
+    """Whether the host takes longer to launch what the device runs, and the device waits for it."""
+    return host_s > device_s and waits_s > WAITS * (device_s + waits_s)
+
+
+def launching(timing: Step, e: Efficiencies, micro_batches: float) -> Launching:
+    """Say what the host takes to launch a step's micro-batches on the slowest stage, where that is what binds them."""
+    one = timing.one
+    if not is_paced(float(_host_s(one)), float(one.device_s), float(_waits_s(one, e))):
+        return Launching()
+    return Launching(
+        seconds=micro_batches * float(_host_s(one)), communication_s=float(timing.exposed_s - timing.inline_s)
+    )
+
+
+def binding(breakdown_s: Mapping[str, float], launched: Launching) -> tuple[str, float]:
+    """Give the category that binds and its seconds: the largest, where the host does not bind.
+
+    Where it does, what the device does meanwhile (compute, and communication in line) would cost nothing less if it
+    were faster, so that launches stand for it beside what is outside of the micro-batches.
+    """
+    if not launched.seconds:
+        return max(breakdown_s.items(), key=lambda item: item[1])
+    parts = {
+        Category.HOST: launched.seconds,
+        Category.COMMUNICATION: launched.communication_s,
+        **{name: breakdown_s[name] for name in (Category.OPTIMIZER, Category.BUBBLE)},
+    }
+    return max(parts.items(), key=lambda item: item[1])
 
 
 def limits(
@@ -36,13 +80,14 @@ def limits(
     peak: float,
     reserved: float,
     capacity: float,
+    launched: Launching,
 ) -> str:
-    """Name the largest part of the step and its share; what would help is told by estimates of other values alone."""
-    name, value = max(breakdown_s.items(), key=lambda item: item[1])
+    """Name what binds the step and its share; what would help is told by estimates of other values alone."""
+    name, value = binding(breakdown_s, launched)
     share = value / step_s
     label = SHOWN_CATEGORIES[name].label.capitalize()
     sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
-    exposed_s = breakdown_s[Category.COMMUNICATION]
+    exposed_s = launched.communication_s if launched.seconds else breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)
         sentence += (
@@ -124,17 +169,21 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
     return tuple(found)
 
 
-WAITS = 0.02
-"""Share of a micro-batch that waits for the host from which on it is said to bind."""
+def _host_s(one: Pass) -> Number:
+    """Host time of a micro-batch."""
+    return one.part.host_forward_s + one.part.host_backward_s
+
+
+def _waits_s(one: Pass, e: Efficiencies) -> Number:
+    """What of a micro-batch's waits is for the host, not the gap at every launch."""
+    gaps_s = e.kernel_gap_s * (one.part.launches_forward + one.part.launches_backward)
+    return one.wait_forward_s + one.wait_backward_s - gaps_s
 
 
 def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
-    """What is taken for granted of a host that binds."""
+    """What is taken for granted of a host that binds, why it takes so long, and what makes it faster."""
     training, plan, part = scenario.training, scenario.plan, one.part
-    host_s, device_s = part.host_forward_s + part.host_backward_s, one.device_s
-    waits_s = (
-        one.wait_forward_s + one.wait_backward_s - e.kernel_gap_s * (part.launches_forward + part.launches_backward)
-    )
+    host_s, device_s, waits_s = _host_s(one), one.device_s, _waits_s(one, e)
     if waits_s <= WAITS * (device_s + waits_s):
         return []
     binds = "The host binds" if host_s > device_s else "The host binds in part of a step"
@@ -147,7 +196,25 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
     )
     if slower > 1.0:
         said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
-    return [f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
+    found = [f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
+    return found + _dispatch(scenario, e, float(part.products))
+
+
+def _dispatch(scenario: Scenario, e: Efficiencies, products: float) -> list[str]:
+    """Where DTensor's dispatch is what the host takes so long for: its price, and the ways around it."""
+    training, plan = scenario.training, scenario.plan
+    if plan.tp == 1 or not training.traits.dtensor or not e.host_dtensor_s:
+        return []
+    product_s = e.host_dtensor_s
+    norms = f", and {seconds(product_s / DTENSOR_NORM_KERNELS)} a kernel of a norm" if plan.sequence_parallel else ""
+    ways = "a larger micro-batch pays it less often, Megatron's layers do without it"
+    if training.traits.host == "eager" and not training.compile:
+        ways += ", and compiling saves other launches"
+    return [
+        f"Part of that is DTensor's dispatch, which finds the layout of every split tensor in Python:"
+        f" {seconds(product_s)} for each of a micro-batch's {products:,.0f} products in forward and again in backward,"
+        f" or {seconds(product_s / DTENSOR_DISPATCHES)} an op{norms}; {ways}."
+    ]
 
 
 def memory_problems(

@@ -80,6 +80,7 @@ def estimate_op_list(
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)
     collectives = collectives_of(priced, queue)
     held = memory_of(one)
+    launched = launching(one)
     model_flops, executed, precision = flops_of(priced)
     peak = peak_flops_per_s(chip, precision) or chip.fp32_flops_per_s
     chips = max(found.world_size, 1)
@@ -99,7 +100,7 @@ def estimate_op_list(
         ops=op_costs(priced),
         collectives=collectives,
         limits=explain.limits(
-            step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
+            step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
         assumptions=assumptions_of(priced, e, seconds),
         problems=problems_of(priced, held, seconds),
@@ -111,7 +112,17 @@ def estimate_op_list(
         efficiencies=e.name,
         kind=kind,
         modules=module_costs(priced, queue),
+        binds=explain.binding(spent.breakdown_s, launched)[0],
     )
+
+
+def launching(one: Passage, micro_batches: float = 1.0, communication_s: float = 0.0) -> explain.Launching:
+    """Say what the host takes to launch a list's calls, so many times, where that is what binds its queue."""
+    host_s = float(one.times.host[0].sum())
+    waits_s = sum(one.spent.waits_s.values())
+    if not explain.is_paced(host_s, float(one.queue.seconds[0]) - waits_s, waits_s):
+        return explain.Launching()
+    return explain.Launching(seconds=micro_batches * host_s, communication_s=communication_s)
 
 
 def flops_of(priced: Recorded) -> tuple[float, float, str]:

@@ -10,7 +10,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Memory, ModuleCost
 from estimator.estimate.explain import needed
 from estimator.estimate.recorded import WORK, Recorded, new_sizes_s
-from estimator.estimate.report import Collective, OpCost, op_cost
+from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
 from estimator.scenario.op_list import NONE, OpList
@@ -123,7 +123,7 @@ def collectives_of(priced: Recorded, queue: Queue) -> tuple[Collective, ...]:
         ranks = int(one.exchange.group.ranks)
         made.append(
             Collective(
-                name=names[at], kind=one.exchange.kind, axis=f"{ranks} ranks", phase=phase, ranks=ranks,
+                name=names[at], kind=one.exchange.kind, axis=axis_of_ranks(ranks), phase=phase, ranks=ranks,
                 bytes=one.exchange.payload_bytes, count=count, seconds=count * one.seconds, exposed_s=exposed,
             )
         )  # fmt: skip

@@ -48,6 +48,11 @@ class MemoryOfStage:
     by_kind: dict[str, float]
 
 
+def axis_of_ranks(ranks: int) -> str:
+    """What an axis is called whose collectives say no more than how many ranks meet in them."""
+    return f"{ranks} ranks"
+
+
 def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[dict[str, float], dict[str, float]]:
     """Return seconds by phase and by category; each adds to the step time."""
     phases = {

@@ -63,7 +63,7 @@ class Remedy:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedies:
-    """What takes most of the step, by how many bytes it does not fit (0: it does), and the remedies, best first."""
+    """What binds a step, by how many bytes it does not fit (0: it does), and the remedies, best first."""
 
     binds: str
     binds_s: float
@@ -90,10 +90,9 @@ def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None)
             continue
         if one.memory.fits and (not fits or one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)):
             found.append((_remedy(candidate, changes, own, one), frozenset(change.field for change in changes)))
-    binds = max(own.breakdown_s, key=lambda name: own.breakdown_s[name])
     return Remedies(
-        binds=binds,
-        binds_s=own.breakdown_s[binds],
+        binds=own.binds,
+        binds_s=own.breakdown_s[own.binds],
         over_bytes=max(own.memory.reserved_bytes - own.memory.capacity_bytes, 0.0),
         tried=tried,
         best=_chosen(found),

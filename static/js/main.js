@@ -198,13 +198,14 @@ async function start() {
   addEventListener("popstate", readUrl);
   addEventListener("keydown", (event) => {
     const { key, ctrlKey, metaKey, target } = event;
-    if (target instanceof HTMLTextAreaElement) return;
-    if (target instanceof HTMLInputElement && !/^(range|radio|checkbox)$/.test(target.type)) return;
-    if (key === "Escape" && state.selected && !document.querySelector("dialog[open]")) select(state.selected);
+    // commands are found from every field
     if (key === "k" && (ctrlKey || metaKey) && !document.querySelector("dialog[open]")) {
       event.preventDefault();
       palette.open();
     }
+    if (target instanceof HTMLTextAreaElement) return;
+    if (target instanceof HTMLInputElement && !/^(range|radio|checkbox)$/.test(target.type)) return;
+    if (key === "Escape" && state.selected && !document.querySelector("dialog[open]")) select(state.selected);
     if (key === "z" && (ctrlKey || metaKey)) {
       event.preventDefault();
       history.back();

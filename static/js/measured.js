@@ -1,6 +1,6 @@
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
 import { seconds } from "./format.js";
-import { clusterChips, resized, same } from "./scenario.js";
+import { clusterChips, complete, resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -8,6 +8,7 @@ import { clusterChips, resized, same } from "./scenario.js";
 /**
  * @typedef {{measurement: Measurement | null, measuredScenario: Scenario | null,
  *   catalog: import("./types.js").Catalog}} Chosen
+ * @typedef {{pair: import("./sides.js").Pair | null, scenario: Scenario}} Standing  what stands as A and B, and the panel's
  */
 
 /** @param {number[] | undefined} values */
@@ -162,12 +163,12 @@ export const deviceName = (measurement) => String(measurement.device.name ?? mea
 /**
  * How the measured run and the shown scenario belong together, in words; "" where they are the same or nothing was
  * measured.
- * @param {Chosen & {scenario: Scenario}} chosen
+ * @param {Chosen & Standing} chosen
  */
-export function relationWords({ measurement, measuredScenario, scenario, catalog }) {
+export function relationWords({ measurement, measuredScenario, scenario, catalog, pair }) {
   if (!measurement) return "";
   const device = deviceName(measurement);
-  if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog });
+  if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog, pair });
   if (!measuredScenario) {
     const open = measurement.proposed?.whole ?? true;
     return `measured${device ? ` on ${device}` : ""}${open ? "; not drawn beside a scenario until its own is confirmed" : ""}`;
@@ -179,8 +180,34 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
 }
 
-/** The same of a traced program, of which nothing ran. @param {Chosen & {scenario: Scenario}} chosen */
-function tracedWords({ measurement, measuredScenario, scenario, catalog }) {
+/**
+ * Whether plans alone stand there, none the traced program that is chosen, whose scenario nobody confirmed.
+ * @param {Chosen & Standing} chosen
+ */
+export const leftTrace = ({ measurement, measuredScenario, pair }) =>
+  isTraced(measurement) &&
+  !measuredScenario &&
+  Boolean(pair?.edited) &&
+  [pair?.a, pair?.b].every((side) => side?.kind !== "traced");
+
+/**
+ * What an unconfirmed measurement seems to be of, where that is a whole step.
+ * @param {Measurement | null} measurement @param {import("./types.js").Catalog} catalog
+ */
+export const seemsOf = (measurement, catalog) =>
+  measurement?.proposed?.whole && measurement.proposed.scenario
+    ? complete(measurement.proposed.scenario, catalog)
+    : null;
+
+/** The same of a traced program, of which nothing ran. @param {Chosen & Standing} chosen */
+function tracedWords({ measurement, measuredScenario, scenario, catalog, pair }) {
+  if (leftTrace({ measurement, measuredScenario, scenario, catalog, pair })) {
+    const its = seemsOf(measurement, catalog);
+    const letter = [pair?.a, pair?.b].find((side) => its && side?.scenario && same(side.scenario, its))?.letter;
+    return letter
+      ? `${letter} is the catalogue's form of the traced program, not confirmed yet`
+      : "predicted from plans, not from the traced program's own ops";
+  }
   if (!measuredScenario) return "traced, and predicted from its own ops: nothing ran";
   if (apart({ measurement, measuredScenario, catalog }, scenario)) return "another program was traced";
   return same(measuredScenario, scenario)

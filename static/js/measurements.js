@@ -1,9 +1,8 @@
 /** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
 import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";
-import { ranAs } from "./measured.js";
+import { ranAs, seemsOf } from "./measured.js";
 import { complete, same } from "./scenario.js";
-import { seemsOf } from "./sides.js";
 import { set, state } from "./state.js";
 
 /**

@@ -8,10 +8,11 @@ import {
   loggedMfu,
   loggedRows,
   measuredChip,
+  seemsOf,
   stepTime,
   total,
 } from "./measured.js";
-import { chips, chipOf, complete, describe, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -35,13 +36,6 @@ import { pinned, pinOf } from "./url.js";
  *   catalog: import("./types.js").Catalog}} Shown
  * @typedef {{estimate: (scenario: Scenario) => Estimate | null, measurement: (id: string) => Measurement | null}} Known
  */
-
-/**
- * What an unconfirmed measurement seems to be of, where that is a whole step.
- * @param {Measurement} measurement @param {import("./types.js").Catalog} catalog
- */
-export const seemsOf = ({ proposed }, catalog) =>
-  proposed?.whole && proposed.scenario ? complete(proposed.scenario, catalog) : null;
 
 /**
  * The keys of both sides; "" where there is nothing to set against. What nobody chose follows the run: its own

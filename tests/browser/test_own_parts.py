@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.looking import (
@@ -56,14 +56,23 @@ def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
         box.fill(was)
         page.keyboard.press("Tab")
         expect(ownchip.locator(".problem:visible")).to_have_count(0)
+    # a name that is typed while the answer is on its way stays
+    held: list[Route] = []
+    page.route("**/api/estimate**", lambda route: held.append(route))
     page.get_by_label("Bandwidth").fill("6.7")
     page.keyboard.press("Tab")
+    page.get_by_label("Name of the chip").fill("twice as fast")
+    page.keyboard.press("Tab")
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/estimate**")
     wait_for_change(page, before)
+    expect(page.get_by_label("Name of the chip")).to_have_value("twice as fast")
     page.get_by_label("Save this chip in this browser").click()
     assert json.loads(query(page, "chip") or "")["memory_bytes_per_s"] == 6.7e12
     page.reload()
     wait_for_figures(page)
-    expect(page.locator("#chip")).to_have_value("own:my h100-sxm")
+    expect(page.locator("#chip")).to_have_value("own:twice as fast")
     expect(page.locator("#model option", has_text="my mixtral-8x7b")).to_have_count(1)
 
 

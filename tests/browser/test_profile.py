@@ -284,6 +284,15 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(what).to_contain_text("Each of 24 ranks")
     expect(what.get_by_label("Pipeline schedule")).to_have_value("1f1b")
     expect(what.locator("tr", has_text="bubble")).to_have_count(1)
+    # a plan that is tried before that is no prediction of its own ops, and not called one
+    field = page.locator('[data-field="training.global_batch"] input[type=range]')
+    field.focus()
+    page.keyboard.press("ArrowRight")
+    relation = page.locator("#step-time .sub")
+    expect(relation).to_contain_text("A is the catalogue's form of the traced program, not confirmed yet")
+    page.get_by_role("button", name="Back to its own ops").click()
+    expect(side(page, "A")).to_contain_text("predicted from its own ops")
+    expect(relation).to_contain_text("nothing ran")
     # once its scenario is known its own prediction stays, and the catalogue's form stands beside it
     step = page.locator("#tile-step-time dd")
     own = step.locator("> b").inner_text()

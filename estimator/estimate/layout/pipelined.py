@@ -21,7 +21,7 @@ from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, ModuleCost, roofs_of
 from estimator.estimate.interval import quadrature
 from estimator.estimate.layout.stages import Cut, cut, handed_bytes, kept_bytes, stage
-from estimator.estimate.of_op_list import flops_of, memory_of
+from estimator.estimate.of_op_list import flops_of, launching, memory_of
 from estimator.estimate.op_list_report import (
     assumptions_of,
     collectives_of,
@@ -169,6 +169,8 @@ def estimate_pipelined(
     spent = max(one_s, 1e-30)
     priced = step.critical.passage.priced
     collectives = _collectives(step, whole, plan)
+    outside_s = _first(step.shown_s) + step.tied_s + _first(step.bubble.send_s)
+    launched = launching(step.critical.passage, m, outside_s)
     return Estimate(
         step_time_s=one_s,
         interval_s=(min(low, one_s), max(high, one_s)),
@@ -183,7 +185,7 @@ def estimate_pipelined(
         ops=tuple(_often(row, m) for row in op_costs(priced)),
         collectives=collectives,
         limits=explain.limits(
-            spent, step.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
+            spent, step.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
         assumptions=(*assumptions_of(priced, e, one_s), *_said(plan, micro_batches, whole, step.critical)),
         problems=problems_of(priced, held, one_s),
@@ -195,6 +197,7 @@ def estimate_pipelined(
         efficiencies=e.name,
         kind=kind,
         modules=tuple(_often_in(one, m) for one in module_costs(priced, step.critical.passage.queue)),
+        binds=explain.binding(step.breakdown_s, launched)[0],
     )  # fmt: skip
 
 

@@ -142,3 +142,20 @@ def test_an_amount_is_known_where_nearly_all_kernels_say_it():
         .amount
         == 5.0
     )
+
+
+def test_the_only_axis_of_as_many_ranks_is_one_cause_whatever_it_is_called():
+    def told(**axes: tuple[int, float]) -> Told:
+        spent = [
+            Spent(category="communication", axis=axis.replace("_", " ").strip(), ranks=ranks, seconds=s)
+            for axis, (ranks, s) in axes.items()
+        ]
+        return Told(step_time_s=math.fsum(one.seconds for one in spent), spent=spent)
+
+    recorded = told(**{"8_ranks": (8, 1.0)})
+    (cause,) = causes(recorded, told(dp=(8, 3.0)))
+    assert (cause.axis, cause.a_s, cause.b_s) == ("dp", 1.0, 3.0)
+    (back,) = causes(told(dp=(8, 3.0)), recorded)
+    assert (back.axis, back.seconds) == ("dp", -2.0)
+    assert {one.axis for one in causes(recorded, told(dp=(8, 3.0), tp=(8, 1.0)))} == {"8 ranks", "dp", "tp"}
+    assert {one.axis for one in causes(recorded, told(dp=(4, 3.0)))} == {"8 ranks", "dp"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import assembled, effective
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.explain import CAUSES, assumptions, memory_problems
 from estimator.estimate.report import MemoryOfStage
 from estimator.scenario import catalog
@@ -143,6 +145,51 @@ def test_a_host_that_binds_in_forward_alone_binds_in_part():
     part = assembled(one, flawless()).timing.one.part
     late = flawless(host_forward_s=1.5 * part.forward_s / part.launches_forward)
     assert "The host binds in part of a step: it takes" in " ".join(estimate(one, late).assumptions)
+
+
+SPLIT = {
+    "model": "llama3-70b",
+    "cluster": {"chip": "h100-sxm", "nodes": 8},
+    "plan": {"dp": 8, "tp": 8, "recompute": "full"},
+    "training": {"seq_len": 4096, "global_batch": 1024},
+}
+
+
+def split(plan: dict | None = None, **cluster) -> Estimate:
+    document = {**SPLIT, "cluster": {**SPLIT["cluster"], **cluster}, "plan": {**SPLIT["plan"], **(plan or {})}}
+    return estimate(scenario_from_json(document))
+
+
+def test_where_the_host_paces_it_is_what_binds_though_the_device_is_busy():
+    found = split()
+    assert max(found.breakdown_s, key=lambda name: found.breakdown_s[name]) == "elementwise"
+    assert found.binds == "host"
+    assert "Host takes" in found.limits
+    assert "a faster chip or link gains little" in found.limits
+    assert any(text.startswith("The host binds: ") for text in found.assumptions)
+    link = catalog.link(catalog.chip("h100-sxm").link)
+    faster = split(link=encode(replace(link, bytes_per_s=4 * link.bytes_per_s)))
+    assert faster.step_time_s > 0.99 * found.step_time_s
+
+
+def test_what_is_beside_micro_batches_binds_where_it_takes_longer_than_their_launches():
+    late = {"host_forward_s": 1e-4, "host_backward_s": 1e-4}
+    one = scenario(LLAMA, plan={"dp": 8, "sharding": "zero1"}, global_batch=8)
+    found = estimate(one, flawless(**late, link_frac=1e-4))
+    assert any(text.startswith("The host binds: ") for text in found.assumptions)
+    assert found.binds == "communication"
+
+
+def test_dtensors_dispatch_is_named_as_why_the_host_takes_so_long():
+    said = split().assumptions[-1]
+    assert "DTensor's dispatch" in said
+    assert "360 µs for each of a micro-batch's 561 products" in said
+    assert "a kernel of a norm" not in said
+    assert "120 µs a kernel of a norm" in split({"sequence_parallel": True}).assumptions[-1]
+    for way in ("larger micro-batch", "Megatron", "compiling"):
+        assert way in said
+    alone = estimate(scenario(LLAMA), flawless(host_forward_s=1.0, host_backward_s=1.0))
+    assert "DTensor" not in " ".join(alone.assumptions)
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)

@@ -47,6 +47,8 @@ export function createOwnPart(kind, saved) {
   }
   /** @type {ReturnType<typeof row>[]} */
   let rows = []; // made when they are unfolded: the page's first figures need not wait for them
+  /** The name that a typed one is to take the place of: an answer that comes meanwhile leaves what is typed. */
+  let instead = "";
   const name = h("input", { type: "text", id: `own-${kind}-name`, maxlength: 60, "aria-label": `Name of the ${kind}` });
   const forget = h("button", {
     type: "button",
@@ -103,10 +105,16 @@ export function createOwnPart(kind, saved) {
                 ),
               );
     }
-    if (document.activeElement !== name) name.value = ownName();
+    if (document.activeElement !== name && instead !== ownName()) {
+      name.value = ownName();
+      instead = "";
+    }
     forget.hidden = !(name.value in savedParts()[kind]);
   }
   element.addEventListener("toggle", update);
-  name.addEventListener("input", () => (forget.hidden = !(name.value in savedParts()[kind])));
+  name.addEventListener("input", () => {
+    instead = ownName();
+    forget.hidden = !(name.value in savedParts()[kind]);
+  });
   return { element, update };
 }

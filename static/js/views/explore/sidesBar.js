@@ -1,6 +1,6 @@
 /** A and B in the bar: the title of the page. Each opens a choice of plans and measurements; swap, pin, undo. */
-import { pinScenario, setScenario, swapSides } from "../../actions.js";
-import { apart, isTraced, measuredChip, relationWords } from "../../measured.js";
+import { pinScenario, setScenario, setSides, swapSides } from "../../actions.js";
+import { apart, isTraced, leftTrace, measuredChip, relationWords, seemsOf } from "../../measured.js";
 import { describe, same, shortLabel } from "../../scenario.js";
 import { set, state, subscribe } from "../../state.js";
 import { h, icon, put } from "../common/dom.js";
@@ -86,6 +86,14 @@ function whole({ scenario }, other) {
 export function wayBack() {
   const words = relationWords(state);
   const { measurement, measuredScenario, scenario, catalog } = state;
+  if (leftTrace(state)) {
+    const its = seemsOf(measurement, catalog);
+    const act = () => {
+      if (its) set({ scenario: its });
+      setSides("", "");
+    };
+    return { words, back: h("button", { type: "button", class: "link", text: "Back to its own ops", onclick: act }) };
+  }
   if (!measurement || !measuredScenario || !words || same(measuredScenario, scenario)) return { words, back: null };
   const chip = apart(state, scenario) === "chip" ? measuredChip(measurement, catalog.chips) : null;
   const before = isTraced(measurement) ? "Back to what was traced" : "Predict what was measured";

@@ -30,19 +30,51 @@ def unknown(names: Iterable[str]) -> ImportRefused:
 
 
 def records(content: bytes) -> list[dict[str, Any]]:
-    """The objects that the content is or lists, where any has a number; [] where it is anything else."""
+    """The objects that the content is, lists or wraps, where any has a number; [] where it is anything else."""
+    return next((found for found in _readings(content) if found), [])
+
+
+def _readings(content: bytes) -> list[list[dict[str, Any]]]:
+    """The content as one object or a list of them, then as the one list that an object wraps."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         return []
-    found = document if isinstance(document, list) else [document]
-    numbers = (isinstance(one, dict) and any(map(_number, _flat(one, {}).values())) for one in found)
-    return found if all(isinstance(one, dict) for one in found) and any(numbers) else []
+    found = [document if isinstance(document, list) else [document]]
+    if isinstance(document, dict):
+        lists = [name for name, value in document.items() if isinstance(value, list) and _all_objects(value)]
+        if len(lists) == 1:
+            around = _flat({key: value for key, value in document.items() if key != lists[0]}, {})
+            found.append([_under(around, one) for one in document[lists[0]]])
+    return [each if _counted(each) else [] for each in found]
+
+
+def _all_objects(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def _counted(found: list[Any]) -> bool:
+    return _all_objects(found) and any(any(map(_number, _flat(one, {}).values())) for one in found)
+
+
+def _under(around: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    """An object with what stands around its list, where it says nothing of that name itself."""
+    own = {*one, *_flat(one, {})}
+    return {**{key: value for key, value in around.items() if key not in own}, **one}
 
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read the objects as rows; raise ImportRefused where no column of theirs is a time, a rate or a size."""
-    every = records(source.read("json"))
+    *others, last = [each for each in _readings(source.read("json")) if each] or [[]]
+    for every in others:
+        try:
+            return _rows(every, source, filename, limits)
+        except ImportRefused:
+            continue
+    return _rows(last, source, filename, limits)
+
+
+def _rows(every: list[dict[str, Any]], source: Source, filename: str, limits: Limits) -> Imported:
     objects = every[: limits.rows]
     refused = unknown(dict.fromkeys(key for one in objects for key in one))
     rows, left = [], dict[str, None]()
@@ -86,8 +118,9 @@ def _left_out(names: Iterable[str]) -> Warning:
 def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
     """Plain values by name; those of an object inside by their own names, where no other has them, else by both.
 
-    ``left`` takes the names of what is neither.
+    An object with a mean stands for that, wherever it is. ``left`` takes the names of what is neither.
     """
+    one = {key: _mean(value) for key, value in one.items()}
     row = {key: value for key, value in one.items() if _plain(value)}
     inside = {key: value for key, value in one.items() if isinstance(value, dict)}
     names = Counter(name for value in inside.values() for name in value)
@@ -95,12 +128,22 @@ def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
         if not _plain(value) and not isinstance(value, dict):
             left[key] = None
     for key, value in inside.items():
-        for name, what in value.items():
+        for name, nested in value.items():
+            what = _mean(nested)
             if not _plain(what):
                 left[f"{key}.{name}"] = None
             else:
                 row[name if names[name] == 1 and name not in one else f"{key} {name}"] = what
     return row
+
+
+def _mean(value: Any) -> Any:
+    """Of an object that says a mean, or else a median, that; anything else as it is."""
+    found = next((value[name] for name in _MEANS if name in value), value) if isinstance(value, dict) else value
+    return found if _plain(found) else value
+
+
+_MEANS = ("mean", "avg", "average", "median")
 
 
 def _written(value: Any) -> str:

@@ -130,7 +130,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
             Measurement(
                 label=(label(blocks[0]) or filename)[:200],
                 origin=Origin(kind="upload", format=f"text/{kind.KIND}"),
-                device=_device(kind, reading.rows, document),
+                device=_device(kind, reading.rows, document, blocks[0]),
                 world_size=_world_size(reading.rows),
                 rows=tuple(reading.rows),
                 steps_s=same_run.steps_of_one_run(reading.rows) if kind is step_times else (),
@@ -291,13 +291,13 @@ def _check_size(rows: int, limits: Limits, line: int) -> None:
         raise ImportRefused("text", f"line {line}", message, "Cut the table to the rows that matter, or average them.")
 
 
-def _device(kind: ModuleType, rows: list[dict[str, object]], document: Document) -> dict[str, object]:
+def _device(kind: ModuleType, rows: list[dict[str, object]], document: Document, block: Block) -> dict[str, object]:
     """What the table ran on where each row names it, else which chips it may be of, so that the reader is asked."""
     if kind not in DEVICE_KINDS:
         return {}
     named = [names[0] if len(names := chips_of_row(row)) == 1 else "" for row in rows]
     if not all(named) or not named:
-        return {"candidates": candidates(rows, document.lines)}
+        return {"candidates": candidates(rows, document.lines, block.around.heading)}
     return {"name": catalog.chip(named[0]).label} if len(set(named)) == 1 else {}
 
 

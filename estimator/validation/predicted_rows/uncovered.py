@@ -34,6 +34,7 @@ def unknown_rows(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"its rows hold times or rates of a step, but name no {words}: write each into a column of that name"
 
 
+NAMED = "write its name, as gpt2 or cs336-small (CS336 in the heading will do), or its parameters in a column params"
 TABLE = "text/table"
 OF_A_STEP = ("step_s", "step_time_s", "forward_s", "backward_s", "forward_backward_s", "tokens_per_s", "samples_per_s",
              "tokens_per_s_per_gpu", "steps_per_s", "time_s", "iteration_s", "iter_time_s")  # fmt: skip
@@ -49,7 +50,7 @@ def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
             return f"{ran}, and only NCCL and gloo are predicted"
     models = _words(row.get("model") for row in rows)
     if form.startswith("text/") and models and not any("catalogue_model" in row for row in rows):
-        return f"its rows do not tell which model of the catalogue {_listed(models)} is"
+        return f"its rows do not tell which model of the catalogue {_listed(models)} is: {NAMED}"
     known = [row for row in rows if "catalogue_model" in row]
     if form in STEPS_OF_TEXT and known and not any(row.get("seq_len") for row in known):
         return "the table states no sequence length: write it into a column seq_len (or sequence length, context)"

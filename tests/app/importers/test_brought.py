@@ -156,3 +156,57 @@ def test_what_stands_inside_objects_is_a_column_by_its_own_name(tmp_path):
     imported = read(tmp_path, json.dumps(twice).encode())
     assert len([value for value in one(imported).rows[0].values() if value in (0.041, 0.031)]) == 2
     assert "values-left-out" not in codes(imported)
+
+
+STEPS_OF_SIZES = (
+    "\n\n| size | batch | ctx | step (ms) |\n|---|---|---|---|\n| small | 4 | 1024 | 72 |\n| large | 4 | 1024 | 430 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "chips"),
+    [
+        ("# Results on an A100 SXM 40GB", ["a100-40gb-sxm"]),
+        ("CS336 assignment 2, NVIDIA A100-SXM4-40GB.", ["a100-40gb-sxm"]),
+        ("All runs on one H100 80GB, batch size 4", ["h100-sxm", "h100-pcie"]),
+        ("We train on a single A100-40GB, bf16 autocast:", ["a100-40gb-sxm", "a100-40gb-pcie"]),
+        ("# 8x B200", ["b200"]),
+        ("Timed on H100 SXM, T4 cards stood idle", ["h100-sxm"]),
+        ("# Setup\nUsing an RTX 4090\n# Table", ["rtx-4090"]),
+    ],
+)
+def test_a_chip_that_a_heading_or_prose_says_it_ran_on_comes_first(tmp_path, text, chips):
+    found = one(read(tmp_path, text + STEPS_OF_SIZES)).device["candidates"]
+    assert [chip["chip"] for chip in found] == chips
+    assert all(chip["why"].startswith("the text names it: ") for chip in found)
+
+
+@pytest.mark.parametrize("text", ["It would be faster on an H100 SXM", "See the H100 SXM's manual", "an answer at 4"])
+def test_a_chip_that_is_only_spoken_of_is_not_what_it_ran_on(tmp_path, text):
+    found = one(read(tmp_path, text + STEPS_OF_SIZES)).device["candidates"]
+    assert {chip["why"] for chip in found} <= {""}
+
+
+SIZES = "| size | ctx |{} forward (ms) |\n|---|---|{} ---|\n| small | 512 |{} 14 |\n| xl | 512 |{} 172 |\n"
+DIMENSIONS = ("d_model | d_ff | num_layers | num_heads |", "---|" * 4, "768|3072|12|12|", "1600|6400|48|25|")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "models"),
+    [
+        ("# CS336", ("",) * 4, ["cs336-small", "cs336-xl"]),
+        ("# Assignment 2: systems\n\n## Forward", ("",) * 4, ["cs336-small", "cs336-xl"]),
+        ("Sizes as in CS 336.", ("",) * 4, ["cs336-small", "cs336-xl"]),
+        ("# CS336", ("params |", "---|", "350M|", "2.0B|"), [None, "cs336-xl"]),
+        ("# Mine", ("",) * 4, [None, None]),
+        ("# Mine", ("params |", "---|", "128M|", "2.0B|"), ["cs336-small", "cs336-xl"]),
+        ("# Mine", DIMENSIONS, ["cs336-small", "cs336-xl"]),
+        ("# Mine, as GPT-2", DIMENSIONS, [None, None]),
+        ("# CS336", (*DIMENSIONS[:3], "1600|6400|24|25|"), ["cs336-small", None]),
+    ],
+)
+def test_bare_sizes_are_the_course_s_where_the_text_or_their_dimensions_say_so(tmp_path, text, columns, models):
+    imported = read(tmp_path, f"{text}\n\n{SIZES.format(*columns)}")
+    assert [row.get("catalogue_model") for row in one(imported).rows] == models
+    if "params" not in columns[0]:
+        assert ("course-models" in codes(imported)) == any(models)

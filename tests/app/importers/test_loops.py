@@ -206,3 +206,53 @@ def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_sai
     (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
     assert unsaid.startswith("The log does not say its model, sequence length, GPU, which")
     assert unsaid.endswith("; 'Chip 9000' is none that is known")
+
+
+def of_phases(head, forward=60.0):
+    line = "step {} | loss 9.1 | forward {} ms | backward 190.2 ms | optimizer 21.0 ms | step {} ms"
+    return head + "\n" + of_steps(line, (forward, 900.0), (forward, 291.0), (forward, 292.0))
+
+
+SAID = {
+    "names": (
+        "[rank0] loading\nmodel: gpt2-medium | params 354.8M | bs 32 | block 1024 | world size 8 | device NVIDIA "
+        "A100-SXM4-80GB | dtype bfloat16 | DDP",
+        ("gpt2-medium", 8, "ddp", 1024, 32, "bf16", "a100-80gb-sxm"),
+    ),
+    "sentence": (
+        "Training gpt2-xl with DDP on 4x H100 80GB, global batch 16, seq 1024, bf16 autocast",
+        ("gpt2-xl", 4, "ddp", 1024, 16, "bf16-amp", "h100-sxm"),
+    ),
+    "lines": (
+        "model = gpt2\ngpus = 2\ngpu = H100 SXM\nbatch_size = 4 per GPU\nseq_len = 2k\nprecision = bf16-amp\n"
+        "sharding = FULL_SHARD",
+        ("gpt2", 2, "fsdp", 2048, 8, "bf16-amp", "h100-sxm"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_a_loop_says_before_its_first_step_is_its_scenario(tmp_path, name):
+    head, said = SAID[name]
+    found = one(read(tmp_path, of_phases(head)))
+    scenario, training = found.scenario, found.scenario["training"]
+    assert said == (
+        scenario["model"], found.world_size, scenario["plan"]["sharding"], training["seq_len"],
+        training["global_batch"], training["precision"], found.device["candidates"][0]["chip"],
+    )  # fmt: skip
+    assert "settings-unsaid" not in codes(found)
+
+
+@pytest.mark.parametrize("head", ["batch 3 of many", "model: mine", "loading 4 shards\nstarted at 12:00, epoch 1"])
+def test_first_lines_that_say_hardly_anything_set_nothing(tmp_path, head):
+    found = one(read(tmp_path, of_phases(head)))
+    assert (found.scenario, found.world_size) == ({}, 1)
+    assert "settings-unsaid" not in codes(found)
+
+
+def test_phases_of_a_loop_that_nearly_add_to_its_step_are_the_measurement_s(tmp_path):
+    found = one(read(tmp_path, of_phases("")))
+    assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021})
+    assert "add to 93% of the step" in next(w.message for w in found.warnings if w.code == "phases-of-a-log")
+    for forward in (20.0, 120.0):
+        assert one(read(tmp_path, of_phases("", forward))).phases_s == {}

@@ -54,3 +54,21 @@ def test_a_list_of_more_than_a_megabyte_is_a_table_too(tmp_path):
     assert (len(one(imported).rows), imported.skipped) == (len(rows), 0)
     few = read(tmp_path, json.dumps(rows).encode(), rows=1000)
     assert (len(one(few).rows), few.skipped) == (1000, 3000)
+
+
+def test_one_list_inside_an_object_is_read_like_the_list_and_a_mean_stands_for_its_object(tmp_path):
+    runs = [
+        {"config": {"model": "gpt2", "strategy": name, "batch": 32}, "timing": {"step_ms": {"mean": mean, "std": 4.2}}}
+        for name, mean in (("ddp", 660.5), ("fsdp", 701))
+    ]
+    for document in (runs, {"runs": runs}, {"experiment": "s7", "host": {"gpu": "A100-SXM4-80GB"}, "results": runs}):
+        found = one(read(tmp_path, document))
+        assert [(row["catalogue_model"], row["strategy"], row["step_s"]) for row in found.rows] == [
+            ("gpt2", "ddp", pytest.approx(0.6605)),
+            ("gpt2", "fsdp", pytest.approx(0.701)),
+        ]
+    assert found.device == {"name": "NVIDIA A100 SXM 80 GB"}
+    own = one(read(tmp_path, {**ROW, "history": [{"loss": 1.0}, {"loss": 0.9}]}))
+    assert [row["step_s"] for row in own.rows] == [0.25]
+    two = {"runs": [{"step_ms": 4}], "others": [{"step_ms": 5}]}
+    assert "unknown kind" in refusal(tmp_path, two).message

@@ -18,7 +18,7 @@ from app.importers.text.values.cells import cell, says_oom
 from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
-from app.importers.text.values.models import assigned_batch, common_name, model_of
+from app.importers.text.values.models import assigned_batch, common_name, model_of, settle_course
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
 from app.importers.text.values.units import Unit, unit
@@ -30,6 +30,10 @@ KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
 _OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
+_COURSE_MODELS = (
+    "Its models are taken for those of CS336 (assignment 2, systems), as the text or their dimensions say: cs336-small "
+    "and so on, with a vocabulary of 10,000. Write gpt2-xl or another name of the catalogue where it is another"
+)
 _STEP_QUANTITIES = ("forward", "backward", "forward_backward", "step", "optimizer", "communication")
 _NAME_WITH_SEQ = re.compile(r"(.{1,60}?)[_\- ]+(?:seq|ctx|len|s|t)[_=\-]?(\d{1,9})$", re.IGNORECASE)
 COUNTS = (
@@ -71,6 +75,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
+        if settle_course(new, document.lines):
+            warnings.append(Warning(code="course-models", message=_COURSE_MODELS, where=place(table)))
         warnings += batch_of_tokens(new, place(table))
         warnings += settle(new, place(table))
         total_is_sum(new)
@@ -319,7 +325,7 @@ def _assumed_batch(rows: list[dict[str, Any]], where: str) -> list[Warning]:
     return [
         Warning(
             code="batch-assumed",
-            message=f"No batch size is given; the parameter counts are those of the CS336 assignment, whose batch is "
+            message=f"No batch size is given; the models are those of the CS336 assignment, whose batch is "
             f"{batch}, and that was taken",
             where=where,
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.importers.text.values.devices import of_name
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
@@ -77,6 +78,25 @@ def memory_of(rows: Sequence[Mapping[str, Any]]) -> MeasuredMemory:
 _PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_memory_bytes", "max_memory_allocated_bytes",
           "peak_memory_allocated_bytes", "memory_max_active_bytes")  # fmt: skip
 _HELD = ("reserved_bytes", "max_memory_reserved_bytes", "peak_memory_reserved_bytes", "memory_max_reserved_bytes")
+
+
+def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warnings: list[Warning]) -> dict[str, float]:
+    """Medians in s of forward, backward and optimizer, but of the first row; {} where they are not nearly a step."""
+    phases = {}
+    for phase in _PHASES:
+        each = [row[f"{phase}_s"] for row in rows[1:] if isinstance(row.get(f"{phase}_s"), float)]
+        if each and len(each) == len(rows) - 1:
+            phases[phase] = statistics.median(each)
+    share = sum(phases.values()) / statistics.median(steps_s) if steps_s else 0.0
+    if not {Phase.FORWARD, Phase.BACKWARD} <= phases.keys() or not _LEAST_OF_STEP <= share <= _MOST_OF_STEP:
+        return {}
+    message = f"Its forward, backward and optimizer add to {share:.0%} of the step; backward holds what it waits for"
+    warnings.append(Warning(code="phases-of-a-log", message=message))
+    return phases
+
+
+_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+_LEAST_OF_STEP, _MOST_OF_STEP = 0.9, 1.02
 
 
 def measurement(log: Log, producer: str, filename: str) -> Measurement:

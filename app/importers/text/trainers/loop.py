@@ -13,7 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers import clock, passes
-from app.importers.text.trainers.log import Log, Step, memory_of, number, ranks_by_rates, rows_of, without_first
+from app.importers.text.trainers.first_lines import settings_before
+from app.importers.text.trainers.log import (
+    Log,
+    Step,
+    memory_of,
+    number,
+    phases_of,
+    ranks_by_rates,
+    rows_of,
+    without_first,
+)
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Warning
@@ -121,12 +131,21 @@ def read(lines: Sequence[str]) -> Log | None:
         warnings.append(Warning(code="no-step-time", message=message))
     world = max(1, ranks_by_rates(steps[-1]))
     rows = rows_of(steps)
-    log = Log(rows=rows, steps_s=steps_s, world_size=world, memory=memory_of(rows), warnings=tuple(warnings))
+    log = Log(
+        rows=rows,
+        steps_s=steps_s,
+        phases_s=phases_of(rows, steps_s, warnings),
+        world_size=world,
+        memory=memory_of(rows),
+        warnings=tuple(warnings),
+    )
     settings = {
         (hit[1] or hit[2]).lower(): hit[3]
         for line in lines
         if len(line) < _LONGEST_LINE and (hit := _SETTING.search(line))
     }
+    if not settings:
+        settings = settings_before(lines[: next((at for at, line in enumerate(lines) if line == marked[0][1]), 0)])
     return with_settings(log, settings) if settings else log
 
 

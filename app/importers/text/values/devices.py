@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
+from app.importers.text.values.chip_names import said_to_run_on
 from estimator.scenario import catalog
 from estimator.scenario.catalog import CatalogEntry
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
@@ -63,15 +64,18 @@ def of_name(name: str, says: str) -> list[dict[str, str]]:
     return [{"chip": key, "why": why if at else first} for at, key in enumerate(keys)]
 
 
-def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dict[str, str]]:
+def candidates(
+    rows: Sequence[dict[str, Any]], lines: Sequence[str], headings: Sequence[str] = ()
+) -> list[dict[str, str]]:
     """Propose chips for rows of one table, the likeliest first: ``{chip, why}``; empty where nothing tells.
 
     ``why`` is empty where nothing speaks for a chip but that it is fast and large enough for every row.
 
     Where a column names chips without what tells them apart, as their memory, it is one of those. Otherwise a
-    chip that the text names on a line about hardware comes first, then those of the architecture that its kernels
-    were built for, then all that could, of equals the one whose peak a row came nearest to, then the largest; never one
-    that has less memory than a row took, a lower peak or a slower link than it needed, or room for what ran out of it.
+    chip that the text names on a line about hardware comes first, then those that ``headings`` or prose say that it
+    ran on, then those of the architecture that its kernels were built for, then all that could, of equals the one whose
+    peak a row came nearest to, then the largest; never one that has less memory than a row took, a lower peak or a
+    slower link than it needed, or room for what ran out of it.
     """
     unclear = [(row, keys) for row in rows if len(keys := chips_of_row(row)) > 1]
     if unclear:
@@ -92,11 +96,12 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
         left = {entry.key for entry in possible if entry.key in unclear[0][1]}
         return [one for one in of_name(gpu_of_row(rows[0]), "the table says") if one["chip"] in left]
     text = [line for line in lines[:_MOST_LINES] if 0 < len(line) <= _LONGEST_LINE]
+    could = [entry for entry in accelerators if all(_fits(_as_said(row, entry.value), entry.value) for row in rows)]
     found = [
         {"chip": entry.key, "why": f"the text names it: {line.strip()[:80]}"}
-        for entry in possible
+        for entry in (*possible, *(one for one in could if one not in possible))
         if (line := _named(entry, text))
-    ]
+    ] or _spoken_of(lines, headings, {entry.key for entry in could})
     if found:
         return found[:_MOST_NAMED]
     for pattern, families in _KERNELS:
@@ -111,6 +116,27 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
         rest = [entry for entry in possible if entry.key not in said]
         found += [{"chip": entry.key, "why": ""} for entry in rest]
     return found
+
+
+def _spoken_of(lines: Sequence[str], headings: Sequence[str], could: set[str]) -> list[dict[str, str]]:
+    """The chips that headings or prose say that something ran on, of those that it ``could``."""
+    found: dict[str, dict[str, str]] = {}
+    for name, line in said_to_run_on(lines, headings):
+        said_by = f"the text names it: {line[:80].rstrip(' .,:;')}"
+        for one in of_name(name, "the text names"):
+            if one["chip"] in could:
+                why = one["why"].replace(f"the text names {name[:40]}", said_by)
+                found.setdefault(one["chip"], {**one, "why": why})
+    return list(found.values())
+
+
+def _as_said(row: dict[str, Any], chip: Chip) -> dict[str, Any]:
+    """A row for a chip that the text names, which nothing that is only assumed of the row may rule out.
+
+    A precision that is not stated is the fastest usual one, and what ran out of memory tells nothing without its batch.
+    """
+    said = row if row.get("precision") else {**row, "precision": "bf16" if chip.bf16_flops_per_s else "fp16"}
+    return said if row.get("status") != "oom" or _count(row.get("batch")) else {**said, "status": "ok"}
 
 
 def _named(entry: CatalogEntry, lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -48,7 +49,8 @@ def catalogue_key(count: int, name: str, seq_len: int = 0) -> str:
 
 
 def model_of(row: Mapping[str, Any]) -> str:
-    """Return the key of the catalogue's model that a row is of: by its count of parameters, else by its very name.
+    """Return the key of the catalogue's model that a row is of: by its count of parameters, else by its very name,
+    else by part of a name (``xl``) with a count that only one of those so named comes near.
 
     A name of which the count says that it is another model is none.
     """
@@ -60,8 +62,55 @@ def model_of(row: Mapping[str, Any]) -> str:
     try:
         named = catalog.model(name)
     except InputProblems:
-        return ""
+        return _near(count, name) if count else ""
     return named.name if not count or abs(count / parameters(named) - 1) <= _ROUNDED else ""
+
+
+def _near(count: float, part: str) -> str:
+    near = [
+        entry.key
+        for entry in catalog.entries("models")
+        if part.lower() in re.split(r"[-/_]", entry.key) and abs(count / parameters(entry.value) - 1) <= _PRINTED
+    ]
+    return near[0] if len(near) == 1 else ""
+
+
+_PRINTED = 0.01
+"""By how much a count of two or three digits may be off: 128M of 128.6, 2.0B of 1.998."""
+
+
+def settle_course(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> bool:
+    """Give rows whose bare names, as ``small`` and ``2.7B``, are those of the course its models; whether any was.
+
+    The text says that it is of the course, or the rows' own dimensions are its table of sizes to the digit and nothing
+    speaks of GPT-2, whose dimensions those are as well. Counts of parameters and dimensions must not contradict.
+    """
+    told = any(_OF_COURSE.search(line) for line in lines)
+    other = not told and any(_GPT_2.search(line) for line in lines)
+    changed = False
+    for row in rows:
+        key = _COURSE + str(row.get("model", "")).lower()[:_LONGEST_NAME]
+        if "catalogue_model" in row or other or catalog.known("models", key) is None:
+            continue
+        model = catalog.model(key)
+        said = [(getattr(model, name), row[own]) for name, names in _DIMENSIONS.items() for own in names if own in row]
+        as_printed = all(mine == given for mine, given in said)
+        whole = as_printed and len(said) == len(_DIMENSIONS)
+        if as_printed and (told or whole) and model_of({**row, "model": key}):
+            row["catalogue_model"] = key
+            changed = True
+    return changed
+
+
+_OF_COURSE = re.compile(r"\bcs\s?-?336\b|^\W{0,8}assignment 2\W{1,4}systems\b", re.IGNORECASE)
+_GPT_2 = re.compile(r"\bgpt-?2\b", re.IGNORECASE)
+_DIMENSIONS = {
+    "hidden": ("d_model", "dmodel", "hidden", "n_embd"),
+    "ffn": ("d_ff", "dff", "ffn"),
+    "layers": ("num_layers", "n_layers", "layers", "n_layer"),
+    "heads": ("num_heads", "n_heads", "heads", "n_head"),
+}
+"""Fields of a model by the columns that state them."""
 
 
 def assigned_batch(keys: Sequence[str]) -> int | None:

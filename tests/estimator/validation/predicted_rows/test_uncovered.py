@@ -36,7 +36,12 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
         ),
         ("ulysses", [{"step": "softmax"}, {}], "the estimator has no formula for softmax"),
         ("ulysses", [{}], UNKNOWN_ROWS),
-        ("text/step-times", [{"model": "mine"}], "its rows do not tell which model of the catalogue mine is"),
+        (
+            "text/step-times",
+            [{"model": "mine"}],
+            "its rows do not tell which model of the catalogue mine is: write its name, as gpt2 or cs336-small (CS336 "
+            "in the heading will do), or its parameters in a column params",
+        ),
         ("text/step-times", [{"seq_len": 8}], UNKNOWN_ROWS),
         (
             "text/step-times",

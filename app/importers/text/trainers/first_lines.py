@@ -1,0 +1,91 @@
+"""First lines: what a loop's log says of its run before its first step, in names and values or in a sentence.
+
+``model: gpt2-medium | bs 32 | block 1024 | world size 8 | device NVIDIA A100-SXM4-80GB | DDP``, ``Training gpt2-xl with
+DDP on 4x H100 80GB, global batch 16, seq 1024``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from app.importers.text.values import meaning
+from app.importers.text.values.chip_names import spoken
+from app.importers.text.values.models import model_of
+from estimator.validation.spellings import precision_of, sharding_of
+
+_MOST_LINES, _LONGEST_LINE, _FEWEST = 200, 400, 2
+_PLAIN = re.compile(r"[A-Za-z]\w{0,40}")
+_COUNTS: Mapping[str, Iterable[str]] = {
+    "global_batch_size": meaning.GLOBAL_BATCH,
+    "per_device_batch_size": meaning.GPU_BATCH,
+    "micro_batch_size": meaning.MICRO_BATCH,
+    "batch_size": meaning.BATCH,
+    "gradient_accumulation_steps": meaning.ACCUMULATION,
+    "seq_len": {*meaning.SEQ_LEN, "block", "block_size"},
+    "world_size": meaning.GPUS,
+    **{name: {*meaning.DEGREES[name]} for name in ("tp", "pp", "cp")},
+}
+"""Settings that are whole numbers, by the names that they go by."""
+_NAME_OF = {name: setting for setting, names in _COUNTS.items() for name in names if len(name) > 1}
+_COUNT = re.compile(
+    r"(?<![\w/.-])("
+    + "|".join(re.escape(name).replace("_", "[ _-]") for name in sorted(_NAME_OF, key=lambda one: (-len(one), one)))
+    + r")\s{0,2}[:= ]\s{0,2}(\d[\d,]{0,11})(k)?(?![\w.])(\s{0,2}(?:/|per)\s{0,2}(?:gpu|device|rank))?",
+    re.IGNORECASE,
+)
+_OF_MANY = re.compile(r"(?<![\w.])(\d{1,6})\s(?:gpus|ranks|devices)\b", re.IGNORECASE)
+_MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})", re.IGNORECASE)
+_SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
+_PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
+_SHARDING = re.compile(r"\b(?:sharding|strategy)\s?[:= ]\s?([\w-]{2,40})", re.IGNORECASE)
+_WITH = re.compile(r"\bwith\s([\w-]{2,40})", re.IGNORECASE)
+_PART = re.compile(r"[|,;]")
+_UP_TO = 1024
+
+
+def settings_before(lines: Sequence[str]) -> dict[str, str]:
+    """Settings of the lines before the first step, as they are said first; {} where they say only one thing.
+
+    A line of its own that says one thing counts where it names it with a colon or an equals sign.
+    """
+    found: dict[str, str] = {}
+    for line in islice(lines, _MOST_LINES):
+        if len(line) <= _LONGEST_LINE:
+            said = _said(line)
+            if len(said) >= _FEWEST or re.search(r"\w\s?[:=]\s?\w", line):
+                found = said | found
+    return found if len(found) >= _FEWEST else {}
+
+
+def _said(line: str) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for hit in _COUNT.finditer(line):
+        name = _NAME_OF[re.sub(r"[ -]", "_", hit[1].lower())]
+        count = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
+        said.setdefault("per_device_batch_size" if hit[4] and name == "batch_size" else name, str(count))
+    if many := _OF_MANY.search(line):
+        said.setdefault("world_size", many[1])
+    if chip := next(spoken(line), None):
+        said["gpu"] = chip.name
+        if chip.count:
+            said.setdefault("world_size", str(chip.count))
+    if named := _MODEL.search(line):
+        said["model"] = named[1]
+    else:
+        subjects = (subject[1] for subject in _SUBJECT.finditer(line))
+        known = [one for one in subjects if model_of({"model": one.rpartition("/")[2]})]
+        said |= {"model": known[0]} if known else {}
+    said |= _in_words(line)
+    return said
+
+
+def _in_words(line: str) -> dict[str, str]:
+    """How states are sharded and the precision: by their names, else as words that stand alone between separators."""
+    alone = [part.strip() for part in _PART.split(line)]
+    sharded = [hit[1] for pattern in (_SHARDING, _WITH) if (hit := pattern.search(line))]
+    precise = [hit[1] for hit in (_PRECISION.search(line),) if hit]
+    sharding = next((word for word in (*sharded, *alone) if _PLAIN.match(word) and sharding_of(word)), "")
+    precision = next((word for word in (*precise, *alone) if _PLAIN.match(word) and precision_of(word)), "")
+    return ({"sharding": sharding} if sharding else {}) | ({"precision": precision} if precision else {})

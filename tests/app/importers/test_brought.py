@@ -181,10 +181,26 @@ def test_a_chip_that_a_heading_or_prose_says_it_ran_on_comes_first(tmp_path, tex
     assert all(chip["why"].startswith("the text names it: ") for chip in found)
 
 
-@pytest.mark.parametrize("text", ["It would be faster on an H100 SXM", "See the H100 SXM's manual", "an answer at 4"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It would be faster on an H100 SXM",
+        "See the H100 SXM's manual",
+        "an answer at 4",
+        "How many H100 80GB GPUs worth of memory is this?",
+        "`3,517.57 GB / 80 GB = 43.97 ≈ 44 H100 GPUs`",
+        "**Number of H100 80GB GPUs:**",
+    ],
+)
 def test_a_chip_that_is_only_spoken_of_is_not_what_it_ran_on(tmp_path, text):
     found = one(read(tmp_path, text + STEPS_OF_SIZES)).device["candidates"]
     assert {chip["why"] for chip in found} <= {""}
+
+
+def test_kernels_that_were_built_for_another_chip_than_the_text_names_are_believed(tmp_path):
+    text = "Timed on one H100. The longest kernel is `ampere_sgemm_128x64_tn`."
+    found = one(read(tmp_path, text + STEPS_OF_SIZES)).device["candidates"]
+    assert found[0] == {"chip": "a100-80gb-pcie", "why": "kernels are named ampere_s…"}
 
 
 SIZES = "| size | ctx |{} forward (ms) |\n|---|---|{} ---|\n| small | 512 |{} 14 |\n| xl | 512 |{} 172 |\n"

@@ -96,26 +96,32 @@ def candidates(
         left = {entry.key for entry in possible if entry.key in unclear[0][1]}
         return [one for one in of_name(gpu_of_row(rows[0]), "the table says") if one["chip"] in left]
     text = [line for line in lines[:_MOST_LINES] if 0 < len(line) <= _LONGEST_LINE]
-    could = [entry for entry in accelerators if all(_fits(_as_said(row, entry.value), entry.value) for row in rows)]
+    could = [entry for entry in accelerators if all(_fits(_as_said(row, entry.value), entry.value) for row in telling)]
+    built = next(((one, families) for pattern, families in _KERNELS if (one := _hit(pattern, text))), None)
+    said = [
+        one
+        for one in _spoken_of(lines, headings, {entry.key for entry in could})
+        if built is None or one["chip"].startswith(built[1])  # a kernel runs where it was built for
+    ]
     found = [
         {"chip": entry.key, "why": f"the text names it: {line.strip()[:80]}"}
         for entry in (*possible, *(one for one in could if one not in possible))
         if (line := _named(entry, text))
-    ] or _spoken_of(lines, headings, {entry.key for entry in could})
+    ] or said
     if found:
         return found[:_MOST_NAMED]
-    for pattern, families in _KERNELS:
-        hit = next((spoken for line in text if (spoken := pattern.search(line))), None)
-        if hit is None:
-            continue
-        of_family = [entry for entry in possible if entry.key.startswith(families)]
-        found += [{"chip": entry.key, "why": f"kernels are named {hit[0]}…"} for entry in of_family]
-        break
+    if built is not None:
+        of_family = [entry for entry in possible if entry.key.startswith(built[1])]
+        found += [{"chip": entry.key, "why": f"kernels are named {built[0]}…"} for entry in of_family]
     if len(possible) < len(accelerators):
         said = {one["chip"] for one in found}
         rest = [entry for entry in possible if entry.key not in said]
         found += [{"chip": entry.key, "why": ""} for entry in rest]
     return found
+
+
+def _hit(pattern: re.Pattern[str], lines: Sequence[str]) -> str:
+    return next((spoken[0] for line in lines if (spoken := pattern.search(line))), "")
 
 
 def _spoken_of(lines: Sequence[str], headings: Sequence[str], could: set[str]) -> list[dict[str, str]]:

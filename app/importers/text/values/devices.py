@@ -114,8 +114,8 @@ def candidates(
         of_family = [entry for entry in possible if entry.key.startswith(built[1])]
         found += [{"chip": entry.key, "why": f"kernels are named {built[0]}…"} for entry in of_family]
     if len(possible) < len(accelerators):
-        said = {one["chip"] for one in found}
-        rest = [entry for entry in possible if entry.key not in said]
+        first = {one["chip"] for one in found}
+        rest = [entry for entry in possible if entry.key not in first]
         found += [{"chip": entry.key, "why": ""} for entry in rest]
     return found
 

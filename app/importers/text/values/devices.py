@@ -73,9 +73,9 @@ def candidates(
 
     Where a column names chips without what tells them apart, as their memory, it is one of those. Otherwise a
     chip that the text names on a line about hardware comes first, then those that ``headings`` or prose say that it
-    ran on, then those of the architecture that its kernels were built for, then all that could, of equals the one whose
-    peak a row came nearest to, then the largest; never one that has less memory than a row took, a lower peak or a
-    slower link than it needed, or room for what ran out of it.
+    ran on, of the architecture that its kernels were built for where they tell, then all of that architecture, then all
+    that could, of equals the one whose peak a row came nearest to, then the largest; never one that has less memory
+    than a row took, a lower peak or a slower link than it needed, or room for what ran out of it.
     """
     unclear = [(row, keys) for row in rows if len(keys := chips_of_row(row)) > 1]
     if unclear:
@@ -114,8 +114,8 @@ def candidates(
         of_family = [entry for entry in possible if entry.key.startswith(built[1])]
         found += [{"chip": entry.key, "why": f"kernels are named {built[0]}…"} for entry in of_family]
     if len(possible) < len(accelerators):
-        first = {one["chip"] for one in found}
-        rest = [entry for entry in possible if entry.key not in first]
+        proposed = {one["chip"] for one in found}
+        rest = [entry for entry in possible if entry.key not in proposed]
         found += [{"chip": entry.key, "why": ""} for entry in rest]
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from fastapi import APIRouter
@@ -126,7 +127,7 @@ def fields() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
+def _names(shown: Mapping[str, Shown]) -> list[dict[str, str]]:
     """Names in the order in which figures stack them, each with its label and hue, and what it says where it does."""
     return [
         {"key": key, "label": one.label, "hue": one.hue} | (dataclasses.asdict(one.term) if one.term else {})

@@ -16,7 +16,7 @@ from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import Recorded, Work, recorded
 from estimator.estimate.what_if import CHANGES
-from estimator.scenario.breakdown import CATEGORIES, Category, Phase
+from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
@@ -191,12 +191,11 @@ def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]
     count, measured_s, signature = row
     work, s = priced.work[at], found.signatures[int(signature)]
     longest = max(work.kernels, key=lambda one: float(one.seconds * one.op.count), default=None)
-    plain = work.category in (Category.ELEMENTWISE, Category.OTHER)
     return ExpectedOp(
         op=s.op,
         inputs=_inputs(s),
         phase=phase,
-        category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and plain else work.category,
+        category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and work.category in PLAIN else work.category,
         count=int(count),
         measured_s=measured_s,
         predicted_s=count * work.seconds,

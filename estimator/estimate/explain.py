@@ -18,18 +18,6 @@ from estimator.scenario.units import Number, bytes_text, seconds
 from estimator.schedule.micro_batch import Pass
 from estimator.schedule.step import Step
 
-CAUSES = {
-    Category.MATMUL: "Matrix products bind.",
-    Category.ATTENTION: "Attention binds.",
-    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds.",
-    Category.COMMUNICATION: "Exposed communication binds.",
-    Category.OPTIMIZER: "The optimizer's memory traffic binds.",
-    Category.BUBBLE: "The pipeline bubble binds.",
-    Category.HOST: "The host binds: the chip waits for launches, and a faster chip or link gains little.",
-    Category.OTHER: "Copies bind.",
-}
-
-
 WAITS = 0.02
 """Share of a micro-batch that waits for the host from which on it is said to bind."""
 
@@ -85,8 +73,8 @@ def limits(
     """Name what binds the step and its share; what would help is told by estimates of other values alone."""
     name, value = binding(breakdown_s, launched)
     share = value / step_s
-    label = SHOWN_CATEGORIES[name].label.capitalize()
-    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
+    shown = SHOWN_CATEGORIES[name]
+    sentence = f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {shown.binds}"
     exposed_s = launched.communication_s if launched.seconds else breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)

@@ -9,10 +9,10 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.explain import CAUSES, assumptions, memory_problems
+from estimator.estimate.explain import assumptions, memory_problems
 from estimator.estimate.report import MemoryOfStage
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
+from estimator.scenario.breakdown import MEMORY_KINDS, SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.scenario.units import bytes_text
@@ -25,17 +25,13 @@ def said_of(one: Scenario) -> str:
     return " ".join(assumptions(one, E, assembled(one, E).timing.one))
 
 
-def test_every_category_has_a_cause():
-    assert set(CAUSES) == set(CATEGORIES)
-
-
 def test_the_sentence_names_the_largest_part_with_its_share():
     found = estimate(scenario(LLAMA, seq_len=4096))
     name = max(found.breakdown_s, key=lambda category: found.breakdown_s[category])
     share = found.breakdown_s[name] / found.step_time_s
     assert found.limits.startswith(name.capitalize())
     assert f"({share:.0%})" in found.limits
-    assert found.limits.endswith(CAUSES[name])
+    assert found.limits.endswith(SHOWN_CATEGORIES[name].binds)
 
 
 @pytest.mark.parametrize(

@@ -147,15 +147,18 @@ def _unpriced(found: OpList) -> dict[int, float]:
     """What a profile measured and nothing can price: mean seconds of each signature.
 
     Ops that neither the table nor their shapes tell: which part of their operands they read, and what they compute, is
-    not known. What Inductor fused touches each of its operands once. Exchanges of nobody knows how many ranks.
+    not known. What Inductor fused touches each of its operands once. Exchanges of a
+    number of ranks that nobody says.
     """
+    measured = {call.signature for call in found.calls if call.measured_s is not None}
+    untold = {at for at in measured if not (is_told(s := found.signatures[at]) or _is_fused(s))}
     seen: dict[int, tuple[float, int]] = {}
     for call in found.calls:
-        if call.kind in ("kernel", "collective") and call.measured_s is not None:
-            s = found.of(call)
-            if _is_alone(found, s) if call.kind == "collective" else not (is_told(s) or _is_fused(s)):
-                seconds, count = seen.get(call.signature, (0.0, 0))
-                seen[call.signature] = seconds + call.measured_s, count + 1
+        if call.kind not in ("kernel", "collective") or call.measured_s is None:
+            continue
+        if _is_alone(found, found.of(call)) if call.kind == "collective" else call.signature in untold:
+            seconds, count = seen.get(call.signature, (0.0, 0))
+            seen[call.signature] = seconds + call.measured_s, count + 1
     return {at: seconds / count for at, (seconds, count) in seen.items()}
 
 
@@ -414,9 +417,3 @@ def _size(shape: tuple[int, ...]) -> int:
     for length in shape:
         size *= length
     return size
-
-
-def device_seconds(found: OpList, cluster: Cluster, e: Efficiencies) -> list[float]:
-    """Predicted device seconds of every call, 0 for waits: what stands beside ``Call.measured_s``."""
-    every = recorded(found, cluster, e, interval=False)
-    return [every.work[at].seconds if at >= 0 else 0.0 for at in every.of_call]

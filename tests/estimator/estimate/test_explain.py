@@ -14,6 +14,7 @@ from estimator.estimate.report import Collective, MemoryOfStage
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
+from estimator.scenario.problems import Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.scenario.units import bytes_text
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, document, flawless, scenario
@@ -237,8 +238,12 @@ def reserved(document: dict, **plan) -> float:
 
 
 def advice(document: dict) -> str:
+    return lacking(document).remedy
+
+
+def lacking(document: dict) -> Problem:
     (problem,) = estimate(scenario_from_json(document)).problems
-    return problem.remedy
+    return problem
 
 
 def test_what_saves_most_comes_first_with_what_it_saves():
@@ -257,6 +262,7 @@ def test_what_is_advised_together_fits():
     assert said.startswith("Choose sharding fsdp (saves ")
     assert " and recompute full (saves " in said
     assert said.endswith(f": {bytes_text(fits)}, which fits.")
+    assert lacking(data).remedy_kind == "together"
     (after,) = estimate(scenario_from_json({**data, "plan": {**data["plan"], "sharding": "fsdp"}})).problems
     assert "recompute full" in after.remedy
     both = {**data, "plan": {**data["plan"], "sharding": "fsdp", "recompute": "full"}}
@@ -272,6 +278,7 @@ def test_where_one_change_is_enough_each_of_these_fits():
     }
     said = advice(data)
     assert said.endswith("each alone fits.")
+    assert lacking(data).remedy_kind == "each"
     assert reserved(data, recompute="full") < 80e9
     assert f"micro_batch 1 ({bytes_text(reserved(data, micro_batch=1))})" in said
 
@@ -300,6 +307,7 @@ def test_what_nothing_helps_needs_another_chip():
         "plan": {"recompute": "full", "offload": "optimizer"},
         "training": {"seq_len": 128, "global_batch": 1},
     }
+    assert lacking(with_memory(data, 1e6)).remedy_kind == "short"
     assert advice(with_memory(data, 1e6)) == "No change of the plan helps: take more chips, or chips with more memory."
     open_to_change = {**data, "plan": {}}
     assert advice(with_memory(open_to_change, 1e6)).endswith(

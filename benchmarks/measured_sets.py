@@ -17,7 +17,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.steps import scenario_of_grid_row, scenario_of_variant_row
+from estimator.validation.predicted_rows.steps import Row, scenario_of, variant_plan
 from estimator.validation.score import Predicted, largest_of, predict_rows
 from runners.job import read_measurement
 
@@ -44,7 +44,15 @@ BUNDLED = {
     "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
-SCENARIOS = {"step": scenario_of_grid_row, "ddp": scenario_of_variant_row}
+
+
+def _of_variant(row: Row, place: TableDevice) -> Scenario | None:
+    plan = variant_plan(row)
+    return scenario_of(row, place, plan) if plan else None
+
+
+SCENARIOS = {"step": scenario_of, "ddp": _of_variant}
+"""The scenario of a row, by the benchmark that measured it; None where it is of no plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,8 +243,8 @@ def _of_table(path: Path) -> list[Scored]:
         return 100 * (columns[name] / row[name] - 1) if name in columns else None
 
     def interval(row: Any) -> dict[str, Any]:
-        scenario_of = SCENARIOS.get(measured.origin.format)
-        scenario = scenario_of(row, place) if scenario_of else None
+        of = SCENARIOS.get(measured.origin.format)
+        scenario = of(row, place) if of else None
         if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
             return {}
         one = estimate(scenario)

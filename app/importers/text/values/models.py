@@ -66,6 +66,7 @@ def model_of(row: Mapping[str, Any]) -> str:
     return named.name if not count or abs(count / parameters(named) - 1) <= _ROUNDED else ""
 
 
+@lru_cache(maxsize=4096)  # a table of runs says the same few models in all of its rows
 def _near(count: float, part: str) -> str:
     near = [
         entry.key

@@ -9,7 +9,8 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
-from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put, whole
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, answers_only, columns_of, printed_sizes, put, whole
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 from app.importers.text.values.precision import from_text
@@ -27,7 +28,11 @@ def matches(block: Block) -> bool:
     if not isinstance(block, Table) or block.form == "statistics":
         return False
     columns = columns_of(block)
-    names = {what.name for column in columns if (what := meaning.quantity(column)) and not what.of}
+    names = {
+        what.name
+        for i, column in enumerate(columns)
+        if (what := meaning.quantity(column)) and not what.of and not answers_only(block.rows, i)
+    }
     return "forward" in names and has_sweep(columns) and not any(meaning.name_is(c, meaning.MODEL) for c in columns)
 
 
@@ -79,7 +84,10 @@ def describe(row: dict[str, Any], column: Column, text: str) -> None:
         if row["version"].lower() in ("compiled", "uncompiled", "not compiled", "eager"):
             row["compile"] = row["version"].lower() == "compiled"
     elif not meaning.name_is(column, meaning.STATUS):
-        row[column.name] = text.strip("*` ")
+        read = cell(text)
+        plain = read.value is not None and not read.unit and read.spread is None
+        number = whole(text) if plain else None
+        row[column.name] = number if number is not None else read.value if plain else text.strip("*` ")
 
 
 def _megabytes(

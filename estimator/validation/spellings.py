@@ -121,7 +121,7 @@ def sharding_of(text: str) -> str:
     return {"0": "ddp"}.get(level, f"zero{level}") if level else SHARDINGS.get(word, "")
 
 
-_OOM = r"(?:oom(?:ed)?|out.?of.?mem(?:ory)?)(?:.?(?:error|exception|killed))?"
+_OOM = r"(?:oom(?:ed)?|out.?of.?mem[a-z]{0,7})(?:.?(?:error|exception|killed))?"
 _OOM_SAID = re.compile(rf"(?<![a-z])(?<!no.)(?<!not.)(?<!without.){_OOM}(?![a-z])", re.I)
 _OOM_ALONE = re.compile(rf"(?:is|ran|went|torch|cuda|gpu|hip|xla|jax)*{_OOM}")
 _ASIDE = re.compile(r"\(.{1,10}\)")

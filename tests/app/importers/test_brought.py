@@ -231,7 +231,7 @@ def test_bare_sizes_are_the_course_s_where_the_text_or_their_dimensions_say_so(t
 
 
 OUT_OF_MEMORY = ("OOM", "oomed", "CUDA OOM", "OOMError", "out-of-memory", "OutOfMemoryError", "ran out of memory",
-                 "torch.cuda.OutOfMemoryError")  # fmt: skip
+                 "out of memeory", "torch.cuda.OutOfMemoryError")  # fmt: skip
 
 
 @pytest.mark.parametrize("word", OUT_OF_MEMORY)
@@ -289,3 +289,12 @@ def test_lines_of_a_log_that_name_a_variant_are_no_table_of_variants(tmp_path):
     except ImportRefused:
         formats = set()
     assert "text/data-parallel-variants" not in formats
+
+
+def test_whole_numbers_of_memory_without_a_unit_are_bytes_and_times_are_asked_for(tmp_path):
+    text = "d_model,seq_len,forward_time,mem_before_backward\n16,256,0.00011,19660800.0\n16,1024,0.0004,52690944.0\n"
+    found = one(read(tmp_path, text), "attention")
+    assert [row["memory_before_backward_bytes"] for row in found.rows] == [19_660_800.0, 52_690_944.0]
+    (asked,) = [warning.message for warning in found.warnings if warning.code == "unit-missing"]
+    assert "forward_time" in asked
+    assert "mem_before" not in asked

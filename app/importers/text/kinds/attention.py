@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
@@ -14,6 +15,7 @@ from app.importers.text.values.figures import Findings, answers_only, columns_of
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 from app.importers.text.values.precision import from_text
+from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Warning
 
 KIND = "attention"
@@ -48,11 +50,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     rows: list[dict[str, Any]] = []
     for table in tables:
         columns = columns_of(table)
+        counted = {i: _BYTES for i, one in enumerate(columns) if _is_bytes(one, [cells[i] for cells in table.rows])}
         for cells in table.rows:
             row: dict[str, Any] = {}
             oom = findings.oom
             for i, column in enumerate(columns):
-                _read(row, column, cells[i], findings)
+                _read(row, column, cells[i], findings, counted.get(i))
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             rows.append(row)
     where = place(tables[0])
@@ -62,12 +65,24 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
-def _read(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
+def _read(row: dict[str, Any], column: Column, text: str, findings: Findings, assumed: Unit | None) -> None:
     what = meaning.quantity(column)
     if what is not None:
-        put(row, what.name, text, column, findings)
+        put(row, what.name, text, column, findings, assumed)
     else:
         describe(row, column, text)
+
+
+def _is_bytes(column: Column, cells: Sequence[str]) -> bool:
+    """Whether a column of memory without a unit counts bytes: whole numbers, each over a million."""
+    what = meaning.quantity(column)
+    values = [read.value for read in map(cell, cells) if read.value is not None]
+    memory = column.unit is None and what is not None and "memory" in what.name
+    return memory and bool(values) and all(value == int(value) and value >= _FEWEST_BYTES for value in values)
+
+
+_BYTES = Unit(suffix="_bytes", scale=1.0)
+_FEWEST_BYTES = 1e6
 
 
 def describe(row: dict[str, Any], column: Column, text: str) -> None:

@@ -10,10 +10,9 @@ from app.importers.kineto.flops import GRADIENTS_OF_WEIGHTS, arithmetic, results
 from app.importers.kineto.intervals import Floats, Wholes
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import ARITHMETIC, Category
 from runners.trace.kernel_category import category_of
 
-ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
 _MOVES = ("Memset", "Memcpy")
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 

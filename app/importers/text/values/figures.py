@@ -103,7 +103,9 @@ def put(
         if known is None:
             findings.without_unit.setdefault(key, header.header)
         elif known.loose:
-            findings.loose_sizes.setdefault(name, set()).add((read.unit or header.printed_unit).strip())
+            findings.loose_sizes.setdefault(name, set()).add(
+                (read.unit if unit(read.unit) else header.printed_unit).strip()
+            )
     return read
 
 

@@ -238,7 +238,7 @@ def trace(
     flags = [word for name, value in values.items() if value is not None for word in (name, str(value))]
     switches = (("-m", as_module), ("--checkpointing", checkpointing), ("--compile", compile_))
     flags += [name for name, wanted in switches if wanted]
-    return command([*([program] if program else []), *flags], arguments or [], out, as_json, data, calibration)
+    return command(program, flags, arguments or [], out, as_json, data, calibration)
 
 
 @app.command()

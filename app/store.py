@@ -214,9 +214,14 @@ class Store:
             _log.warning("op list of measurement %s cannot be read: %s", measurement_id, error)
             return None
 
-    def put_said(self, measurement_id: str, **said: Mapping[str, Any]) -> Measurement | None:
-        """Store what people say of an upload's measurement: ``scenario``, ``device``; None where it is no such one."""
-        fields: dict[str, Any] = {name: dict(value) for name, value in said.items()}
+    def put_said(self, measurement_id: str, **said: Mapping[str, Any] | int) -> Measurement | None:
+        """Store what people say of an upload's measurement: ``scenario``, ``device``, ``world_size``.
+
+        None where it is no such one.
+        """
+        fields: dict[str, Any] = {
+            name: value if isinstance(value, int) else dict(value) for name, value in said.items()
+        }
         with self._changing:
             path, known = self._path(measurement_id), self.measurement(measurement_id)
             if path is None or known is None or not path.is_relative_to(self.data.uploads):

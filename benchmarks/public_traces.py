@@ -97,6 +97,7 @@ class Whole:
             if event.get("cat") in ("cpu_op", "Operator"):
                 self.ops[identity(event)] = event
                 self.of_thread[event.get("tid")].append(event)
+        self.told = {id(op): flops for ops in self.of_thread.values() for op, flops in _without_strides(ops)}
 
     def of_step(self, name: str) -> list[int]:
         """Device events that the host launched in a step, all that it launched where the trace marks none."""
@@ -151,12 +152,11 @@ class Whole:
     def flops(self, indices: list[int]) -> float:
         """Of the innermost ops that launched some device events, each call once."""
         called = {id(op): op for op in map(self.behind, indices) if op}
-        return sum(op_flops(op) for op in called.values())
+        return sum(self.of_op(op) for op in called.values())
 
-    def without_strides(self, indices: list[int]) -> set[str]:
-        """Names of kernels behind which there are convolutions whose strides the trace does not tell."""
-        behind = ((self.device[index]["name"], self.behind(index)) for index in indices)
-        return {name for name, op in behind if op and "convolution" in op["name"] and not op_flops(op)}
+    def of_op(self, op: dict[str, Any]) -> float:
+        """FLOPs of one call."""
+        return op_flops(op) or self.told.get(id(op), 0.0)
 
     def flops_left_out(self, indices: list[int], working: set[str]) -> tuple[float, float]:
         """FLOPs of kernels that calls of unknown FLOPs launch as well, and of calls without any kernel that works.
@@ -168,13 +168,13 @@ class Whole:
         called: dict[int, list[int]] = defaultdict(list)
         unknown = set()
         for index, op in behind.items():
-            if op and op_flops(op):
+            if op and self.of_op(op):
                 called[id(op)].append(index)
             else:
                 unknown.add(self.device[index]["name"])
         shared = idle = 0.0
         for ours in called.values():
-            flops = op_flops(behind[ours[0]] or {})
+            flops = self.of_op(behind[ours[0]] or {})
             works = [self.device[index] for index in ours if self.device[index]["name"] in working]
             total_us = sum(float(one["dur"]) for one in works)
             if not works:
@@ -189,10 +189,44 @@ def identity(event: dict[str, Any]) -> Any:
     return arguments.get("External id", arguments.get("external id"))
 
 
+def shapes_of(op: dict[str, Any]) -> list[Any]:
+    """Shapes of an op's inputs in either spelling."""
+    arguments = op.get("args", {})
+    return arguments.get("Input Dims") or arguments.get("Input dims") or []
+
+
+def _without_strides(ops: list[dict[str, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """FLOPs of the convolutions of a thread of which nothing but shapes is written, as before PyTorch 2.1.
+
+    A result is what the next normalization takes; the size of weights, of which there is a gradient, is that of the
+    op around it.
+    """
+    found = []
+    around: dict[str, Any] = {}
+    waiting: list[dict[str, Any]] = []
+    for op in ops:
+        name, dims = str(op["name"]).rpartition("::")[2], shapes_of(op)
+        if name == "cudnn_convolution" and not op["args"].get("Concrete Inputs"):
+            waiting.append(op)
+        elif name == "batch_norm" and waiting:
+            out = dims[0]
+            for one in waiting:
+                image, weight = shapes_of(one)[:2]
+                if (image[0], weight[0]) == (out[0], out[1]):
+                    found.append((one, 2.0 * math.prod(out) * math.prod(weight[1:])))
+            waiting = []
+        elif name == "cudnn_convolution_backward":
+            around = op
+        elif name.startswith("cudnn_convolution_backward_"):
+            weight = dims[2] if name.endswith("_input") else shapes_of(around)[2]
+            found.append((op, 2.0 * math.prod(dims[1]) * math.prod(weight[1:])))
+    return found
+
+
 def op_flops(op: dict[str, Any]) -> float:
     """Of products, convolutions and attention by their definitions; 0 for all else, and without shapes."""
     arguments, name = op.get("args", {}), str(op["name"]).rpartition("::")[2]
-    dims = arguments.get("Input Dims") or arguments.get("Input dims") or []
+    dims = shapes_of(op)
     said = arguments.get("Concrete Inputs", [])
     try:
         if name in ("mm", "bmm", "_scaled_mm", "addmm", "baddbmm", "addmm_"):
@@ -292,17 +326,9 @@ def compared(path: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
         computing = {kernel.name for kernel in found.kernels if kernel.category in WORKING}
         working = {one["name"] for one in trace.device if short_name(one["name"]) in computing}
         shared, idle = trace.flops_left_out(indices, working)
-        unseen = {short_name(name) for name in trace.without_strides(indices)}
-        beyond = sum(kernel.flops or 0.0 for kernel in found.kernels if kernel.name in unseen)
         parts = [f"{shared / 1e12:.4f} TFLOP lie in kernels that calls without known FLOPs launch too"] * (shared > 0)
         parts += [f"{idle / 1e12:.4f} TFLOP are of calls of which no kernel that works was recorded"] * (idle > 0)
-        if beyond:
-            parts.append(
-                f"{beyond / 1e12:.4f} TFLOP are of convolutions that only the sizes of results tell, not strides"
-            )
-        reasons.append(
-            f"FLOPs: {accounted(flops - beyond + shared + idle, own_flops, ' and '.join(parts) or 'nothing')}"
-        )
+        reasons.append(f"FLOPs: {accounted(flops + shared + idle, own_flops, ' and '.join(parts) or 'nothing')}")
     report = published(path)
     if report:
         cells["busy, TraceLens"] = (f"{busy_s * 1e3:.3f}", near(busy_s, report["busy_time"]))

@@ -6,14 +6,20 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
+from estimator.scenario.breakdown import (
+    CATEGORIES,
+    PHASES,
+    WAITING,
+    WORK_CATEGORIES,
+    WORK_PHASES,
+    Category,
+    Phase,
+    complete,
+)
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import seconds as seconds_text
 from runners.ranks import Ranks, gather
 from runners.trace.reduced import Reduced
-
-MEASURED_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-WORK = (Category.MATMUL, Category.ATTENTION, Category.ELEMENTWISE, Category.OPTIMIZER, Category.OTHER)
 
 HOST_BOUND_FRAC = 0.2
 """Share of a step in which the device waits for the host from which a result says so."""
@@ -48,7 +54,7 @@ def phases_with_waiting(
     total = sum(phases.values())
     phases = {name: seconds * step_s / total for name, seconds in phases.items()}
     exposed = exposed_s if isinstance(exposed_s, Mapping) else {Phase.BACKWARD: exposed_s}
-    taken = {name: min(seconds, phases[name]) for name, seconds in exposed.items() if name in MEASURED_PHASES}
+    taken = {name: min(seconds, phases[name]) for name, seconds in exposed.items() if name in WORK_PHASES}
     for name, seconds in taken.items():
         phases[name] -= seconds
     return {**phases, Phase.EXPOSED_COMMUNICATION: sum(taken.values())}
@@ -62,22 +68,22 @@ def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[d
     exposed_s = phases[Phase.EXPOSED_COMMUNICATION]
     bubble_s = phases.get(Phase.BUBBLE, 0.0)
     split = {Phase.EXPOSED_COMMUNICATION: exposed_s, Phase.BUBBLE: bubble_s, Phase.HOST_WAIT: 0.0}
-    breakdown = {Category.COMMUNICATION: exposed_s, Category.BUBBLE: bubble_s}
-    for phase in MEASURED_PHASES:
-        busy = {name: s for name, s in profiled.phases_s.get(phase, {}).items() if name in WORK}
+    breakdown: dict[str, float] = {}
+    for phase in WORK_PHASES:
+        busy = {name: s for name, s in profiled.phases_s.get(phase, {}).items() if name in WORK_CATEGORIES}
         total = sum(busy.values())
         split[phase] = min(total, phases[phase])
         split[Phase.HOST_WAIT] += phases[phase] - split[phase]
         for name, seconds in busy.items():
             breakdown[name] = breakdown.get(name, 0.0) + (seconds * split[phase] / total if total else 0.0)
-    breakdown[Category.HOST] = split[Phase.HOST_WAIT]
+    breakdown |= {category: split[phase] for category, phase in WAITING.items()}
     return complete(split, PHASES), complete(breakdown, CATEGORIES)
 
 
 def communication_by_rank(ranks: Ranks, profiled: Reduced) -> dict[str, Any]:
     """Collect what each rank's profiled step says of communication; all ranks must call it."""
     kernels_s = sum(kernel.total_s for kernel in profiled.kernels if kernel.category == Category.COMMUNICATION)
-    names = [*MEASURED_PHASES, ""]
+    names = [*WORK_PHASES, ""]
     mine = [profiled.phases_s.get(name, {}).get(Category.COMMUNICATION, 0.0) for name in names]
     every = gather(ranks, [kernels_s, *mine])
     exposed = [sum(row[1:-1]) for row in every]
@@ -85,7 +91,7 @@ def communication_by_rank(ranks: Ranks, profiled: Reduced) -> dict[str, Any]:
         "kernels_s": [row[0] for row in every],
         "kernels_minimum_s": min(row[0] for row in every),
         "kernels_mean_s": statistics.fmean(row[0] for row in every),
-        "exposed_s": {name: [row[1 + index] for row in every] for index, name in enumerate(MEASURED_PHASES)},
+        "exposed_s": {name: [row[1 + index] for row in every] for index, name in enumerate(WORK_PHASES)},
         "exposed_minimum_s": min(exposed),
         "exposed_mean_s": statistics.fmean(exposed),
     }
@@ -97,9 +103,9 @@ def exposed_by_phase(
     """Mean over ranks of what communication adds to each phase, less where profiling made the phase longer."""
     phases = phases_with_waiting(by_rank, 0.0)
     found = {}
-    for name in MEASURED_PHASES:
+    for name in WORK_PHASES:
         exposed_s = statistics.fmean(communication["exposed_s"][name])
-        work_s = sum(s for category, s in profiled.phases_s.get(name, {}).items() if category in WORK)
+        work_s = sum(s for category, s in profiled.phases_s.get(name, {}).items() if category in WORK_CATEGORIES)
         found[name] = exposed_s * min(1.0, phases[name] / (exposed_s + work_s)) if exposed_s else 0.0
     return found
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from runners.host_pace import backward_pace_s, host_pace_s
 from runners.ranks import Ranks, gather, synchronize
-from runners.summary import MEASURED_PHASES, Sample
+from runners.summary import Sample
 from runners.timing import between, stamp
 from runners.train_step import Trainer, one_step
 
@@ -34,7 +34,7 @@ def timed_step(trainer: Trainer, *, communicate: bool = True) -> Sample:
 
 def phases_of(trainer: Trainer) -> tuple[str, ...]:
     """The phases that a step's marks tell apart."""
-    return (*MEASURED_PHASES, Phase.BUBBLE) if trainer.pipeline is not None else MEASURED_PHASES
+    return (*WORK_PHASES, Phase.BUBBLE) if trainer.pipeline is not None else WORK_PHASES
 
 
 def timed_steps(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -30,6 +31,7 @@ from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 from estimator.scenario.plan import AXIS_LABELS, Plan
 from estimator.scenario.training import Training
+from estimator.search.axis import AXIS_FIELDS
 from runners.options import PROGRAM_PRECISIONS
 
 router = APIRouter()
@@ -53,10 +55,23 @@ class Entry(TypedDict):
     sources: dict[str, str]
 
 
-class Catalog(TypedDict):
-    """All that the scenario panel offers.
+class Name(TypedDict):
+    """A category, phase, pass or kind of memory: label and hue, and of some what it is, its formula and source."""
 
-    ``pending``: chips that are not measured yet; ``doubts``: why predictions for a chip say nothing, by its key.
+    key: str
+    label: str
+    hue: str
+    says: NotRequired[str]
+    formula: NotRequired[str]
+    source: NotRequired[str]
+
+
+class Catalog(TypedDict):
+    """All that the scenario panel offers, and the names of what figures show.
+
+    ``pending``: chips that are not measured yet; ``doubts``: why predictions for a chip say nothing, by its key;
+    ``axis_fields``: what can be moved along all its values; ``sends``: the category of messages;
+    ``between_passes``: what the lane of a stage shows beside its passes.
     """
 
     models: list[Entry]
@@ -65,6 +80,15 @@ class Catalog(TypedDict):
     pending: list[dict[str, str]]
     doubts: dict[str, str]
     fields: dict[str, dict[str, Any]]
+    axis_fields: list[str]
+    categories: list[Name]
+    phases: list[Name]
+    passes: list[Name]
+    between_passes: list[str]
+    sends: str
+    memory_kinds: list[Name]
+    traced_precisions: list[str]
+    axes: list[dict[str, str]]
     default_scenario: dict[str, Any]
     sample: dict[str, Any] | None
 
@@ -93,6 +117,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "pending": context.cpu.pending(),
         "doubts": context.cpu.doubts(),
         "fields": fields(),
+        "axis_fields": AXIS_FIELDS,
         "categories": _names(SHOWN_CATEGORIES),
         "phases": _names(SHOWN_PHASES),
         "passes": _names(SHOWN_PASSES),
@@ -126,7 +151,7 @@ def fields() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
+def _names(shown: Mapping[str, Shown]) -> list[dict[str, str]]:
     """Names in the order in which figures stack them, each with its label and hue, and what it says where it does."""
     return [
         {"key": key, "label": one.label, "hue": one.hue} | (dataclasses.asdict(one.term) if one.term else {})

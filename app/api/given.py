@@ -63,6 +63,18 @@ class GivenSearch(TypedDict):
     grid: NotRequired[list[str]]
 
 
+class GivenAnswers(TypedDict, total=False):
+    """What the file of a run leaves out: its model by name, tokens of a sequence, sequences of a step over all GPUs,
+    how many GPUs, and which, a chip of the catalogue by name or one's own.
+    """
+
+    model: str
+    seq_len: int
+    global_batch: int
+    gpus: int
+    chip: str | Chip
+
+
 class GivenAxis(TypedDict):
     """A scenario, and the field along whose legal values it is wanted."""
 
@@ -112,6 +124,7 @@ SCENARIO: dict[str, Any] = {
     "plan": {"dp": 8, "sharding": "fsdp", "recompute": "full"},
     "training": {"seq_len": 4096, "global_batch": 64, "precision": "bf16-amp"},
 }
+ANSWERS: dict[str, Any] = {"model": "gpt2-xl", "seq_len": 1024, "global_batch": 64, "gpus": 8, "chip": "h100-sxm"}
 SEARCH: dict[str, Any] = {
     "model": "llama3-8b",
     "cluster": {"chip": "h100-sxm", "nodes": 1},

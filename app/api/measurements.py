@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
-from app.api.given import SCENARIO, GivenScenario
+from app.api.given import ANSWERS, SCENARIO, GivenAnswers, GivenScenario
 from app.context import Context, Ctx
 from app.errors import Refused
+from app.store import Store
 from app.summary import Summary, scenario_of
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
@@ -28,12 +29,12 @@ from estimator.scenario.hardware import Chip, chips_of_a_node
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
-from estimator.scenario.proposal.proposal import Proposal, proposal
+from estimator.scenario.proposal.proposal import ASKABLE, Proposal, proposal
 from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json, scenario_to_json
 from estimator.scenario.timeline import Timeline
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_named, chip_of, chips_said
-from estimator.validation.predicted_rows.said_scenario import READ, said_scenario
+from estimator.validation.predicted_rows.said_scenario import READ, answered, said_scenario
 from estimator.validation.spellings import gpu_of_row
 from runners.trace.recorded import Span, recorded
 
@@ -41,7 +42,10 @@ router = APIRouter()
 
 
 class PredictedStep(TypedDict):
-    """What a measured step should have been, in short; null where its scenario is not complete."""
+    """What a measured step should have been, or a traced one should be; null where its scenario is not complete.
+
+    ``tokens``: of a step, 0 where they are not known.
+    """
 
     step_time_s: float
     peak_bytes: float
@@ -117,7 +121,7 @@ def get_measurements(
         raise Refused(404, "There is no such measurement to go on after. Begin again without ?after=.") from None
     shown = found[:limit] if limit else found
     measured = context.calibrations.efficiencies(calibration)
-    predicted = [_predicted_step(one, measured) for one in shown]
+    predicted = [_predicted_step(one, measured) or _traced_step(one, context.store, measured) for one in shown]
     further = shown[-1].id if len(found) > len(shown) else ""
     return json_response({"measurements": shown, "predicted": predicted, "next": further})
 
@@ -129,6 +133,29 @@ def _predicted_step(summary: Summary, calibration: Calibrated | None) -> Predict
         return _short(scenario_from_json(summary.scenario), calibration)
     except InputProblems:  # what it ran on may be gone from the catalogue
         return None
+
+
+def _traced_step(summary: Summary, store: Store, calibration: Calibrated | None) -> PredictedStep | None:
+    """What a traced program's own ops should take: nothing of it was measured."""
+    if summary.origin.format != "ops" or summary.step_time_s:
+        return None
+    return _of_own_ops(summary.id, store, calibration, catalog.revision())
+
+
+@lru_cache(maxsize=1024)
+def _of_own_ops(
+    measurement_id: str, store: Store, calibration: Calibrated | None, revision: int
+) -> PredictedStep | None:
+    """Kept as long as the catalogue is what it was at this ``revision``."""
+    ops = store.op_list(measurement_id)
+    own = None if ops is None else own_prediction(ops, calibration)
+    if own is None:
+        return None
+    one = own.estimate
+    tokens = one.tokens_per_s * one.step_time_s if own.rows == "tokens" else 0.0
+    return PredictedStep(
+        step_time_s=one.step_time_s, peak_bytes=one.memory.peak_bytes, tokens=tokens, chips=one.chips, mfu=one.mfu
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -262,6 +289,67 @@ async def put_device(measurement_id: str, request: Request, context: Ctx, calibr
         raise InputProblems([Problem(field="chip", message="is missing, or not alone", remedy=_CHIP_REMEDY)])
     act = _named if "name" in document else _ran_on
     return json_response(await asyncio.to_thread(act, measurement_id, document, context, calibration))
+
+
+@router.put("/api/measurements/{measurement_id}/answers")
+@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenAnswers, example=ANSWERS))
+async def put_answers(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Say what the file of a run leaves out, as ``asked`` of its proposal names it → it beside its prediction.
+
+    What the file says stays; without a ``chip`` the likeliest is taken, as the proposal does.
+    """
+    document = await read_json(request, context.settings.json_limit_bytes)
+    return json_response(await asyncio.to_thread(_answered, measurement_id, document, context, calibration))
+
+
+def _answered(measurement_id: str, document: Any, context: Context, calibration: str) -> dict[str, Any]:
+    problems = _wrong_answers(document)
+    if problems:
+        raise InputProblems(problems)
+    before = _found(measurement_id, context)
+    asked = answered(before, document)
+    chip = document.get("chip", "")
+    found = said_scenario(asked, chip_from_json(chip) if isinstance(chip, dict) else chip)
+    if found is None or found.scenario is None:
+        message = found.reason if found else "its file does not say that it is of a run"
+        names = ", ".join(found.asked) if found and found.asked else "answers"
+        raise InputProblems([Problem(field=names, message=message.removesuffix("."), remedy=_ANSWERS_REMEDY)])
+    cluster = found.scenario["cluster"]
+    entry = chip_from_json(chip or cluster["chip"])
+    kept = _kept(chip) if chip else entry.name
+    device = {key: value for key, value in before.device.items() if key != "own"} | _as_name(entry)
+    measurement = context.store.put_said(
+        measurement_id,
+        device=device | {"said": True, READ: asked.scenario},
+        scenario={**found.scenario, "cluster": {**cluster, "chip": kept}},
+        world_size=asked.world_size,
+    )
+    if measurement is None:
+        raise Refused(404, _NO_UPLOAD)
+    return _whole(measurement, context, calibration)
+
+
+_ANSWERS_REMEDY = 'Give them beside the others, as in {"seq_len": 4096}.'
+_MOST_ANSWER = 100_000_000
+
+
+def _wrong_answers(document: Any) -> list[Problem]:
+    """What of the answers cannot be: names that are none of ``ASKABLE``, no whole numbers, models of no name."""
+    if not isinstance(document, dict) or not document.keys() <= set(ASKABLE):
+        return [Problem(field="answers", message=f"are not some of {', '.join(ASKABLE)}", remedy=_ANSWERS_REMEDY)]
+    found = []
+    for name in ("seq_len", "global_batch", "gpus"):
+        value = document.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_ANSWER:
+            found.append(Problem(field=name, message="is no whole number", remedy=f"Give 1 to {_MOST_ANSWER:,}."))
+    if "model" in document:
+        if isinstance(document["model"], str):
+            catalog.model(document["model"])
+        else:
+            found.append(Problem(field="model", message="is no name", remedy="Give a model of the catalogue."))
+    if "chip" in document:
+        chip_from_json(document["chip"])
+    return found
 
 
 _CHIP_REMEDY = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
 from estimator.estimate.op_list_report import alike, rows_are
-from estimator.estimate.recorded import WORK as SHOWN_WORK
-from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
+from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, WORK_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
 from estimator.scenario.op_list import from_json as op_list_from_json
@@ -125,7 +124,7 @@ def module_table(found: Estimate) -> str:
     """Write where a program's step goes: the same place of every layer added up, the longest first, then what waits."""
     sums: dict[str, list[float]] = {}
     for module in found.modules:
-        columns = [*(module.phases_s[phase] for phase in SHOWN_WORK), module.seconds, module.launches]
+        columns = [*(module.phases_s[phase] for phase in WORK_PHASES), module.seconds, module.launches]
         kept = sums.setdefault(alike(module.path), [0.0] * len(columns))
         kept[:] = [old + new for old, new in zip(kept, columns, strict=True)]
     longest = sorted(sums.items(), key=lambda item: -item[1][-2])
@@ -140,8 +139,10 @@ def module_table(found: Estimate) -> str:
     ]
     waits_s = found.step_time_s - sum(columns[-2] for columns in sums.values())
     if waits_s > LEAST_WAITS_FRAC * step_s:
-        rows.append(["waits of the device", *("" for _ in SHOWN_WORK), seconds(waits_s), f"{waits_s / step_s:.1%}", ""])
-    header = ["module", *(SHOWN_PHASES[phase].label for phase in SHOWN_WORK), "all", "of the step", "kernels"]
+        rows.append(
+            ["waits of the device", *("" for _ in WORK_PHASES), seconds(waits_s), f"{waits_s / step_s:.1%}", ""]
+        )
+    header = ["module", *(SHOWN_PHASES[phase].label for phase in WORK_PHASES), "all", "of the step", "kernels"]
     return table(header, rows)
 
 
@@ -186,7 +187,7 @@ def text(found: Estimate, rows: str = "tokens") -> str:
     return "\n".join(lines)
 
 
-def _shares(title: str, values: dict[str, float], names: dict[str, Shown], write: Callable[[float], str]) -> str:
+def _shares(title: str, values: dict[str, float], names: Mapping[str, Shown], write: Callable[[float], str]) -> str:
     total = sum(values.values()) or 1.0
     given = [(shown.label, values[name]) for name, shown in names.items() if values.get(name)]
     rows = [[label, write(value), f"{value / total:.1%}"] for label, value in given]

@@ -13,9 +13,11 @@ from app.tracing import BAD_INPUT, trace_command
 from estimator.scenario.problems import InputProblems, Problem
 
 FAILED = 1
+_NO_PROGRAM = "Give SCRIPT.py, MODULE:FACTORY or --hf CONFIG.json before it; what follows -- is given to the program."
 
 
 def trace(
+    program: str,
     flags: Sequence[str],
     arguments: Sequence[str],
     out: Path | None,
@@ -25,14 +27,21 @@ def trace(
 ) -> int:
     """Trace and print the Estimate; the op list goes to ``out``, or nowhere. What the program prints goes to stderr.
 
-    ``flags``: those of ``python -m runners trace``; ``arguments``: the program's own.
+    ``program``: what runs, "" where ``flags`` say it, which are those of ``python -m runners trace``; ``arguments``:
+    the program's own.
     """
     if out is not None and not out.resolve().parent.is_dir():
         message = f"there is no folder {out.parent}"
         raise InputProblems([Problem(field="--out", message=message, remedy="Choose a folder that exists.")])
+    if program.startswith("-"):  # what stands first behind the dashes is taken for it
+        raise InputProblems([Problem(field=program, message="is no program", remedy=_NO_PROGRAM)])
     with tempfile.TemporaryDirectory(prefix="headroom-trace-") as folder:
         made = out or Path(folder) / "ops.json"
-        command = [*trace_command(flags, made, quiet=out is None), "--said-by", "headroom"]
+        command = [
+            *trace_command([*([program] if program else []), *flags], made, quiet=out is None),
+            "--said-by",
+            "headroom",
+        ]
         command += ["--", *arguments] if arguments else []
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if code < 0:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from app import tables
 from app.commands.calibration import read_calibrations
 from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
+from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
-from estimator.validation.measured import PARTS, PEERS
+from estimator.validation.measured import PEERS
 from estimator.validation.score import (
     Errors,
     Predicted,
@@ -177,7 +178,7 @@ def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
     rows = [
         _row("time", found.time),
         _row("memory", found.memory),
-        *(_row(part, errors) for part in PARTS if (errors := getattr(found, part)).n),
+        *(_row(part, errors) for part in WORK_PHASES if (errors := getattr(found, part)).n),
         *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
     ]
     lines = [f"{found.predicted} of {counted(found.rows, 'row')} predicted; errors in percent"]

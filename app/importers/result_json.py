@@ -1,4 +1,6 @@
-"""Headroom's own results: one Measurement, a list of them, or what ``headroom import --json`` prints."""
+"""Headroom's own results: one Measurement, a list of them, or what ``headroom import --json`` prints; beside them the
+op lists of those that have one, as a page that is taken along holds them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from app.importers.source import Source
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.scenario.codec import decode
 from estimator.scenario.measurement import SCHEMA_VERSION, STATUSES, Measurement, Warning
+from estimator.scenario.op_list import from_json, to_json
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.units import counted
 
@@ -38,8 +41,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     if sum(len(one.rows) for one in measurements) > limits.rows:
         raise _refused("rows", f"there are more than {limits.rows:,} rows", "Split the file.")
     named = tuple(one if one.label else dataclasses.replace(one, label=filename[:200]) for one in measurements)
+    ops = _op_lists(document, len(named))
     own = tuple(warning for one in named for warning in one.warnings if warning not in warnings)
-    return Imported(measurements=named, warnings=(*warnings, *own), skipped=skipped)
+    return Imported(measurements=named, warnings=(*warnings, *own), skipped=skipped, op_lists=ops)
 
 
 _BESIDE = ("prediction", "expected", "proposed", "rows_by_status", "predicted_rows", "unpredicted")
@@ -60,6 +64,20 @@ def _parts(document: Any) -> tuple[list[Any], tuple[Warning, ...], int]:
         raise _refused("measurements", "measurements and warnings must be lists", "Export a result again.")
     warnings = tuple(_decoded(Warning, one, f"warnings[{i}]") for i, one in enumerate(said[:_MOST_MEASUREMENTS]))
     return found, warnings, skipped if isinstance(skipped, int) and 0 <= skipped < 2**31 else 0
+
+
+def _op_lists(document: Any, count: int) -> tuple[dict[str, Any] | None, ...]:
+    """Op lists in the order of the measurements, None for those without; checked as an op list's own file is."""
+    given = document.get("op_lists") if isinstance(document, dict) and "measurements" in document else None
+    if given is None:
+        return ()
+    if not isinstance(given, list) or len(given) > count:
+        raise _refused("op_lists", "it must be a list, one for each measurement at most", "Export the page again.")
+    try:
+        return tuple(None if one is None else to_json(from_json(one)) for one in given)
+    except InputProblems as error:
+        first = error.problems[0]
+        raise _refused(f"op_lists: {first.field[:60]}", first.message[:200], first.remedy[:300]) from None
 
 
 def _measurement(data: Any, where: str) -> Measurement:

@@ -251,16 +251,17 @@ def _too_few(group: str, depend: int, points: int) -> str:
 def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
     names = {str(source.measurement.device.get("name", "")): source.name for source in sources}
     names.pop("", None)
+    given = ", ".join(dict.fromkeys(source.name for source in sources))
     for source in sources:
         if source.ops is not None and source.ops.chip and not names:
             names[source.ops.chip] = source.name
     if not names:
-        remedy = "Give one that says on which device it was made, such as a result of the probes."
-        raise InputProblems([Problem(field="measurements", message="name no device", remedy=remedy)])
+        remedy = "Give one that says on which device it was made, as a result of `python -m runners probes` does."
+        raise InputProblems([Problem(field=given, message="no device is named", remedy=remedy)])
     if len({catalog.chip(name).name for name in names}) > 1:
         remedy = "Calibrate each device by itself."
-        message = f"are of several devices: {', '.join(sorted(names))}"
-        raise InputProblems([Problem(field="measurements", message=message, remedy=remedy)])
+        of = "; ".join(f"{name} of {device}" for device, name in sorted(names.items()))
+        raise InputProblems([Problem(field=given, message=f"several devices: {of}", remedy=remedy)])
     key = next(iter(names))
     return catalog.chip(key), key
 

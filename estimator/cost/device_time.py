@@ -9,17 +9,32 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced, price
 from estimator.operations.op import Op
 from estimator.scenario.arrays import maximum, minimum
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.units import Number
 
 DIRECTIONS = ("forward", "input", "weight")
 """Forward; backward towards the inputs, recomputation included; backward towards the weights."""
 
-COMPONENTS = ("products", "attention products", "fused attention", "attention kernels", "kernels")
-"""What is priced by the same efficiencies and shown in the same category."""
-PRODUCTS = COMPONENTS[:3]
+COMPONENTS = tuple((category, kind) for category, shown in SHOWN_CATEGORIES.items() for kind in shown.op_kinds)
+"""What is priced by the same efficiencies and shown in the same category: a category and a kind of ops."""
+PLACE = {component: place for place, component in enumerate(COMPONENTS)}
+PLACES = {
+    category: tuple(PLACE[category, kind] for kind in shown.op_kinds)
+    for category, shown in SHOWN_CATEGORIES.items()
+    if shown.op_kinds
+}
+"""Of each category that a network's ops have."""
+PRODUCTS = PLACE[Category.MATMUL, "gemm"]
+KERNELS = PLACE[Category.ELEMENTWISE, "kernels"]
+ON_MATRIX_UNITS = tuple(place for (_, kind), place in PLACE.items() if kind != "kernels")
 """What draws a chip's power."""
+PRODUCTS_AND_ATTENTION = tuple(
+    place
+    for (category, _), place in PLACE.items()
+    if any(kind != "kernels" for kind in SHOWN_CATEGORIES[category].op_kinds)
+)
+"""What has products, with the kernels that stand between them: all that is not plain traffic of memory."""
 
 LAUNCHES = ("forward", "recomputed", "input", "weight")
 
@@ -51,12 +66,12 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     for one in priced:
         op = one.op
         direction = _direction(op)
-        component = _component(op)
-        if component == 0 and op.recomputed:
+        component = PLACE[op.category, op.kind]
+        if component == PRODUCTS and op.recomputed:
             again += op.count
-        elif direction == "forward" and component == 0:
+        elif direction == "forward" and component == PRODUCTS:
             products += op.count
-        if component == 4 and "norm" in op.name:
+        if component == KERNELS and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
         seconds[direction][component] += one.seconds * op.count
         launches["recomputed" if op.recomputed else direction] += op.launches * op.count
@@ -69,7 +84,8 @@ def at_clock(parts: Sequence[tuple[Work, Number]], e: Efficiencies) -> list[Work
     if one_clock(e):
         return [work for work, _ in parts]
     busy, every = (
-        sum((_seconds(work, of) * times for work, times in parts), start=0.0) for of in (PRODUCTS, COMPONENTS)
+        sum((_seconds(work, of) * times for work, times in parts), start=0.0)
+        for of in (ON_MATRIX_UNITS, tuple(PLACE.values()))
     )
     factor = clock_factor(busy / maximum(every, 1e-30), e)
     return [_products_at(work, factor, e) for work, _ in parts]
@@ -104,9 +120,8 @@ def at_factor(one: Priced, factor: Number, e: Efficiencies) -> Priced:
     return replace(one, seconds=one.seconds * (1.0 + bound * (1.0 / factor - 1.0)), compute_s=one.compute_s / factor)
 
 
-def _seconds(work: Work, components: Sequence[str]) -> Number:
-    indices = [COMPONENTS.index(name) for name in components]
-    return sum((work.seconds[direction][index] for direction in DIRECTIONS for index in indices), start=0.0)
+def _seconds(work: Work, places: Sequence[int]) -> Number:
+    return sum((work.seconds[direction][place] for direction in DIRECTIONS for place in places), start=0.0)
 
 
 def _products_at(work: Work, factor: Number, e: Efficiencies) -> Work:
@@ -114,17 +129,19 @@ def _products_at(work: Work, factor: Number, e: Efficiencies) -> Work:
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
     for before, after in zip(work.priced, priced, strict=True):
         if after is not before:
-            seconds[_direction(after.op)][0] += (after.seconds - before.seconds) * after.op.count
+            seconds[_direction(after.op)][PRODUCTS] += (after.seconds - before.seconds) * after.op.count
     return replace(work, seconds=seconds, priced=priced)
 
 
 def attention_s(work: Work) -> dict[str, Number]:
     """Device seconds of attention's core by phase."""
-    seconds = work.seconds
-    return {
-        "forward": sum(seconds["forward"][1:4]),
-        "backward": sum(seconds["input"][1:4]) + sum(seconds["weight"][1:4]),
-    }
+    forward, towards_input, weight = (of_category(work.seconds[one], Category.ATTENTION) for one in DIRECTIONS)
+    return {"forward": forward, "backward": towards_input + weight}
+
+
+def of_category(seconds: Sequence[Number], category: str) -> Number:
+    """Seconds of a category, of those of all components."""
+    return sum(seconds[place] for place in PLACES[category])
 
 
 def device_s(work: Work) -> dict[str, Number]:
@@ -136,18 +153,13 @@ def device_s(work: Work) -> dict[str, Number]:
 def products_s(work: Work) -> dict[str, Number]:
     """Device seconds of a part's matrix products outside attention, by phase."""
     seconds = work.seconds
-    return {"forward": seconds["forward"][0], "backward": seconds["input"][0] + seconds["weight"][0]}
+    return {
+        "forward": seconds["forward"][PRODUCTS],
+        "backward": seconds["input"][PRODUCTS] + seconds["weight"][PRODUCTS],
+    }
 
 
 def _direction(op: Op) -> str:
     if op.phase == "forward":
         return "forward"
     return "weight" if op.weight else "input"
-
-
-def _component(op: Op) -> int:
-    if op.kind == "attention":
-        return 2
-    if op.category == Category.ATTENTION:
-        return 1 if op.kind == "gemm" else 3
-    return 0 if op.kind == "gemm" else 4

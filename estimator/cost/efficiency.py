@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +217,41 @@ def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
     for device in (chip.name, ""):
         for one in given:
             if one.device == device:
-                return one
-    return efficiencies(chip.efficiency)
+                return under_power_limit(one, chip.power_limit_frac)
+    return under_power_limit(efficiencies(chip.efficiency), chip.power_limit_frac)
+
+
+COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pairs_frac",
+           "gemm_fours_frac", "attention_frac", "attention_flash_frac", "attention_flash1_frac")  # fmt: skip
+"""Rates of matrix units, whose power sets a chip's clock; those of vector units (0.4 % among four H200 hosts' probes)
+and of memory do not follow it."""
+
+CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
+"""Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class
+architectural design constraint, IEEE Computer 34(4)): f³. Largest: a third of the power does not fall with the clock.
+Least: not all products of a step draw what the limit is."""
+
+
+@lru_cache(maxsize=64)
+def under_power_limit(e: Efficiencies, limit_frac: float) -> Efficiencies:
+    """Rates of matrix units at the clock that a power limit leaves: times limit^(1/3); all others are as they were."""
+    if limit_frac == 1.0:
+        return e
+    return at_rates(
+        e, limit_frac**CLOCK_EXPONENT, low=limit_frac**LARGEST_CLOCK_EXPONENT, high=limit_frac**LEAST_CLOCK_EXPONENT
+    )
+
+
+def at_rates(e: Efficiencies, factor: float, *, low: float | None = None, high: float | None = None) -> Efficiencies:
+    """The same with the rates of matrix units times ``factor``, their ranges times ``low`` and ``high`` where given."""
+    low, high = factor if low is None else low, factor if high is None else high
+    ranges = {
+        name: replace(one, value=one.value * factor, low=one.low * low, high=one.high * high)
+        for name in COMPUTE
+        for one in [e.ranges[name]]
+    }
+    changed: dict[str, Any] = {name: getattr(e, name) * factor for name in COMPUTE}
+    return replace(e, ranges={**e.ranges, **ranges}, **changed)
 
 
 def from_columns(given: TileColumns) -> Tiles:

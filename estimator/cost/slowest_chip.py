@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Efficiencies, at_rates
 from estimator.cost.host import largest_of
-
-COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pairs_frac",
-           "gemm_fours_frac", "attention_frac", "attention_flash_frac", "attention_flash1_frac")  # fmt: skip
-"""Rates of matrix units, whose power sets a chip's clock; those of vector units (0.4 % among four H200 hosts' probes)
-and of memory do not follow it."""
 
 NODE = 8
 """Chips of the nodes whose published steps ``whole_node_factor`` is read from."""
@@ -33,10 +26,4 @@ def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies
     factor = node_factor(e, min(chips, chips_per_node)) / (1.0 + e.chip_spread * float(largest_of(float(chips))))
     if factor == 1.0:
         return e
-    changed: dict[str, Any] = {name: getattr(e, name) * factor for name in COMPUTE}
-    ranges = {
-        name: replace(one, value=one.value * factor, low=one.low * factor, high=one.high * factor)
-        for name in COMPUTE
-        for one in [e.ranges[name]]
-    }
-    return replace(e, ranges={**e.ranges, **ranges}, **changed)
+    return at_rates(e, factor)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from estimator.estimate.difference import Cause, Spent, Told, causes, spent_of_measurement, spent_of_prediction
-from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Phase
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, WORK_PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Measurement, disturbance, scenario_run, step_time_s
 from estimator.scenario.parameters import model_flops_per_token
@@ -21,8 +21,6 @@ from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_t
 if TYPE_CHECKING:
     from estimator.estimate.estimate import Estimate
     from estimator.estimate.expected import Expected
-
-_FOLDABLE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +205,7 @@ def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
 def fold_host_wait(item: Item) -> Item:
     """Move host wait into the phases that wait; the sum of the phases stays."""
     wait_s = item.phases_s.get(Phase.HOST_WAIT, 0.0)
-    parts = {phase: item.host_wait_by_phase_s.get(phase, 0.0) for phase in _FOLDABLE}
+    parts = {phase: item.host_wait_by_phase_s.get(phase, 0.0) for phase in WORK_PHASES}
     if not wait_s or not any(parts.values()):
         return item
     phases_s = {name: seconds + parts.get(name, 0.0) for name, seconds in item.phases_s.items()}

@@ -13,19 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks
-from estimator.scenario.breakdown import CATEGORIES, PHASES, Category
+from estimator.scenario.breakdown import CATEGORIES, PHASES, SHOWN_CATEGORIES, Category
 from estimator.scenario.measurement import Measurement
 
 UNTOLD = "untold"
 """What either side does not tell apart; the seconds that its causes leave."""
-AMOUNT_UNIT = {
-    Category.MATMUL: "FLOP",
-    Category.ATTENTION: "FLOP",
-    Category.ELEMENTWISE: "bytes",
-    Category.OPTIMIZER: "bytes",
-    Category.COMMUNICATION: "bytes",
-}
-"""What a category's work is counted in: what its kernels take their time from."""
 NOTHING_FRAC = 1e-12
 """What rounding leaves of a step is no cause."""
 KNOWN_FRAC = 0.99
@@ -84,10 +76,10 @@ def spent_of_prediction(
     """Give the categories of an estimate; communication by axis, so that the axes add to what shows."""
     amounts: dict[str, float] = {}
     for op in ops:
-        unit = AMOUNT_UNIT.get(op.category)
+        unit = SHOWN_CATEGORIES[op.category].amount_unit
         amounts[op.category] = amounts.get(op.category, 0.0) + (op.flops if unit == "FLOP" else op.bytes)
     found = [
-        Spent(category=name, seconds=seconds, amount=amounts.get(name), unit=AMOUNT_UNIT.get(name, ""))
+        Spent(category=name, seconds=seconds, amount=amounts.get(name), unit=SHOWN_CATEGORIES[name].amount_unit)
         for name, seconds in breakdown_s.items()
         if name != Category.COMMUNICATION
     ]
@@ -125,7 +117,7 @@ def spent_of_measurement(measurement: Measurement) -> tuple[Spent, ...]:
     for name, seconds in measurement.breakdown_s.items():
         kernels = [one for one in measurement.kernels if one.category == name]
         work_s = math.fsum(one.total_s for one in kernels) or None
-        unit = AMOUNT_UNIT.get(name, "")
+        unit = SHOWN_CATEGORIES[name].amount_unit
         said = [(one.flops if unit == "FLOP" else one.bytes, one.total_s) for one in kernels]
         known_s = math.fsum(each_s for amount, each_s in said if amount)
         known = unit and work_s and known_s >= KNOWN_FRAC * work_s
@@ -181,7 +173,7 @@ def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
         a, b = [_together(a)], [_together(b)]
     a, b = _as_called(a, b), _as_called(b, a)
     axes = dict.fromkeys(one.axis for one in (*a, *b))
-    nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=AMOUNT_UNIT.get(category, ""))
+    nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=SHOWN_CATEGORIES[category].amount_unit)
     found = []
     for axis in axes:
         one = next((one for one in a if one.axis == axis), nothing)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
@@ -16,7 +16,8 @@ from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import Recorded, Work, recorded
 from estimator.estimate.what_if import CHANGES
-from estimator.scenario.breakdown import CATEGORIES, Category, Phase
+from estimator.scenario import catalog
+from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
@@ -25,6 +26,7 @@ ATTENTION_FLOPS = (
     "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
 )
 MOST_OPS = 400
+OF_A_CPU = "A profile does not say which CPU it ran on; what its ops should take is of the only one known here, {}."
 
 
 @dataclass(kw_only=True)
@@ -98,16 +100,21 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
             pair = table.setdefault(name, Pair())
             pair.measured_s += op.measured_s
             pair.predicted_s += op.predicted_s
+    notes = [ATTENTION_FLOPS] if any(s.arguments.get("is_causal") for s in found.signatures) else []
+    one = estimate_op_list(found, cluster, calibration)
+    if cluster.chip.name == catalog.THIS_CPU:
+        said = OF_A_CPU.format(cluster.chip.label or cluster.chip.name)
+        notes.append(said)
+        one = replace(one, assumptions=(said, *one.assumptions))
     unpriced = [op for op in ops if op.as_measured]
     unpriced_s = math.fsum(op.measured_s for op in unpriced)
-    notes = [ATTENTION_FLOPS] if any(s.arguments.get("is_causal") for s in found.signatures) else []
     if unpriced:
         count = len({op.op for op in unpriced})
         are = "op is not known, and stands" if count == 1 else "ops are not known, and stand"
         notes.append(f"{count} {are} as measured: {seconds_text(unpriced_s)}.")
     return Expected(
         chip=cluster.chip.name,
-        estimate=estimate_op_list(found, cluster, calibration),
+        estimate=one,
         measured_step_s=found.loop_s,
         ops=tuple(ops[:MOST_OPS]),
         categories={name: categories[name] for name in CATEGORIES if name in categories},
@@ -191,12 +198,11 @@ def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]
     count, measured_s, signature = row
     work, s = priced.work[at], found.signatures[int(signature)]
     longest = max(work.kernels, key=lambda one: float(one.seconds * one.op.count), default=None)
-    plain = work.category in (Category.ELEMENTWISE, Category.OTHER)
     return ExpectedOp(
         op=s.op,
         inputs=_inputs(s),
         phase=phase,
-        category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and plain else work.category,
+        category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and work.category in PLAIN else work.category,
         count=int(count),
         measured_s=measured_s,
         predicted_s=count * work.seconds,

@@ -12,23 +12,11 @@ from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
-from estimator.scenario.problems import Problem, either
+from estimator.scenario.problems import REMEDY_KINDS, Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import Number, bytes_text, seconds
 from estimator.schedule.micro_batch import Pass
 from estimator.schedule.step import Step
-
-CAUSES = {
-    Category.MATMUL: "Matrix products bind.",
-    Category.ATTENTION: "Attention binds.",
-    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds.",
-    Category.COMMUNICATION: "Exposed communication binds.",
-    Category.OPTIMIZER: "The optimizer's memory traffic binds.",
-    Category.BUBBLE: "The pipeline bubble binds.",
-    Category.HOST: "The host binds: the chip waits for launches, and a faster chip or link gains little.",
-    Category.OTHER: "Copies bind.",
-}
-
 
 WAITS = 0.02
 """Share of a micro-batch that waits for the host from which on it is said to bind."""
@@ -85,8 +73,8 @@ def limits(
     """Name what binds the step and its share; what would help is told by estimates of other values alone."""
     name, value = binding(breakdown_s, launched)
     share = value / step_s
-    label = SHOWN_CATEGORIES[name].label.capitalize()
-    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
+    shown = SHOWN_CATEGORIES[name]
+    sentence = f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {shown.binds}"
     exposed_s = launched.communication_s if launched.seconds else breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)
@@ -224,12 +212,14 @@ def memory_problems(
     if reserved <= capacity:
         return ()
     kind = max(fullest.by_kind, key=lambda name: fullest.by_kind[name])
+    words, remedy_kind = remedy(scenario, e, reserved, capacity)
     return (
         Problem(
             field="memory",
             message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
             f" the largest part, {SHOWN_MEMORY_KINDS[kind].label}, is {bytes_text(fullest.by_kind[kind])}",
-            remedy=remedy(scenario, e, reserved, capacity),
+            remedy=words,
+            remedy_kind=remedy_kind,
         ),
     )
 
@@ -240,6 +230,7 @@ MOST_NAMED = 3
 """Of the changes each of which is enough, those that cost least time."""
 LEAST_FRAC = 0.02
 """What saves less than this share of the memory is no remedy."""
+EACH, TOGETHER, SHORT = REMEDY_KINDS
 MORE = "take more chips, or chips with more memory"
 
 
@@ -249,18 +240,18 @@ def reserved_bytes(scenario: Scenario, e: Efficiencies) -> float:
     return max(stage.reserved_bytes for stage in stages)
 
 
-def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float) -> str:
-    """Say what makes a step fit that needs ``reserved`` of ``capacity`` bytes.
+def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float) -> tuple[str, str]:
+    """Say what makes a step fit that needs ``reserved`` of ``capacity`` bytes, and which of ``REMEDY_KINDS`` it is.
 
     One change where one is enough, else those that save most, one after another, until it fits.
     """
     tried = _tried(scenario, e)
     enough = [(needed, words) for needed, words, _ in tried if needed <= capacity]
     if len(enough) == 1:
-        return f"Choose {enough[0][1]}: {bytes_text(enough[0][0])}, which fits."
+        return f"Choose {enough[0][1]}: {bytes_text(enough[0][0])}, which fits.", EACH
     if enough:
         named = [f"{words} ({bytes_text(needed)})" for needed, words in enough[:MOST_NAMED]]
-        return f"Choose {either(named)}: each alone fits."
+        return f"Choose {either(named)}: each alone fits.", EACH
     chosen: list[str] = []
     while tried and len(chosen) < MOST_TOGETHER and reserved > capacity:
         needed, words, changed = min(tried, key=lambda one: one[0])
@@ -270,10 +261,12 @@ def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float
         scenario, reserved = changed, needed
         tried = _tried(scenario, e)
     if not chosen:
-        return f"No change of the plan helps: {MORE}."
+        return f"No change of the plan helps: {MORE}.", SHORT
     *others, last = chosen
     together = f"Choose {', '.join(others)}{' and ' if others else ''}{last}: {bytes_text(reserved)}"
-    return f"{together}, which fits." if reserved <= capacity else f"{together}, still too much; {MORE}."
+    if reserved <= capacity:
+        return f"{together}, which fits.", TOGETHER
+    return f"{together}, still too much; {MORE}.", SHORT
 
 
 def _tried(scenario: Scenario, e: Efficiencies) -> list[tuple[float, str, Scenario]]:

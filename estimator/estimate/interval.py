@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from estimator.cost.device_time import COMPONENTS
 from estimator.cost.efficiency import Efficiencies, Range
 from estimator.estimate.assemble import Rank, timed
 from estimator.scenario.scenario import Scenario
@@ -117,8 +118,8 @@ def _variants(e: Efficiencies, precision: str, attention: str) -> tuple[Efficien
     product = factor(e, varied, product_efficiency(precision))
     vector = precision in ("fp32", "tf32")
     fused = "attention_vector_frac" if vector else LEADING_ATTENTION.get(attention, "attention_frac")
-    core, memory = factor(e, varied, fused), factor(e, varied, "memory_frac")
-    return varied, np.stack([product, product, core, memory, memory])
+    by_kind = {"gemm": product, "attention": factor(e, varied, fused), "kernels": factor(e, varied, "memory_frac")}
+    return varied, np.stack([by_kind[kind] for _, kind in COMPONENTS])
 
 
 def product_efficiency(precision: str) -> str:

@@ -9,10 +9,10 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Memory, ModuleCost
 from estimator.estimate.explain import needed
-from estimator.estimate.recorded import WORK, Recorded, new_sizes_s
+from estimator.estimate.recorded import Recorded, new_sizes_s
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
-from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
+from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
 from estimator.scenario.op_list import NONE, OpList
 from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
@@ -76,7 +76,7 @@ def module_costs(priced: Recorded, queue: Queue) -> tuple[ModuleCost, ...]:
             continue
         phase = priced.phases[index]
         times.setdefault(call.module, Counter())[priced.of_call[index], phase] += 1
-        seconds = shown.setdefault(call.module, dict.fromkeys(WORK, 0.0))
+        seconds = shown.setdefault(call.module, dict.fromkeys(WORK_PHASES, 0.0))
         if call.kind == "kernel" and call.stream == DEFAULT_STREAM:
             seconds[phase] += priced.work_of(index).seconds
     for beyond in (queue.exposed_s, queue.beside_s):

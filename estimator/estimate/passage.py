@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.recorded import WORK, Recorded, recorded, times_of
-from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
+from estimator.estimate.recorded import Recorded, recorded, times_of
+from estimator.scenario.breakdown import CATEGORIES, PHASES, WAITING, WORK_PHASES, Category, Phase, complete
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import OpList
 from estimator.schedule.queue import DEFAULT_STREAM, KERNEL, Order, Queue, Times, order_of, queued
@@ -34,7 +34,7 @@ class Spent:
     @cached_property
     def busy(self) -> dict[str, Floats]:
         """Work by phase."""
-        found = {phase: np.zeros_like(self.waits[phase]) for phase in WORK}
+        found = {phase: np.zeros_like(self.waits[phase]) for phase in WORK_PHASES}
         for (phase, _), seconds in self.work.items():
             found[phase] = found[phase] + seconds
         return found
@@ -68,9 +68,9 @@ class Spent:
     def breakdown_s(self) -> dict[str, float]:
         """The step by category, without variants."""
         phases = self.phases_s
-        found = self.categories_s(WORK)
-        found[Category.COMMUNICATION] += phases[Phase.EXPOSED_COMMUNICATION]
-        found[Category.HOST] += phases[Phase.HOST_WAIT]
+        found = self.categories_s(WORK_PHASES)
+        for category, phase in WAITING.items():
+            found[category] += phases[phase]
         return found
 
 
@@ -119,7 +119,7 @@ def _spent(one: Passage) -> Spent:
         book(names[phase], CATEGORIES[category], device[:, computes[alike == key]].sum(axis=1))
     for index, seconds in queue.beside_s.items():
         book(priced.phases[index], priced.work_of(index).category, seconds)
-    waits, exposed = (dict.fromkeys(WORK, zero) for _ in range(2))
+    waits, exposed = (dict.fromkeys(WORK_PHASES, zero) for _ in range(2))
     for index, seconds in queue.waits_s.items():
         waits[names[index]] = waits[names[index]] + seconds
     for index, seconds in queue.exposed_s.items():

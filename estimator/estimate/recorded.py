@@ -21,14 +21,12 @@ from estimator.estimate.interval import VARIANTS, factor, product_efficiency, va
 from estimator.operations.aten import fusion, is_told, kernels_of, plain
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
-from estimator.scenario.breakdown import CATEGORIES, Category, Phase
+from estimator.scenario.breakdown import ARITHMETIC, CATEGORIES, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
 from estimator.scenario.op_list import Operand, OpList, Signature
 from estimator.schedule.queue import Times
 
 Floats = NDArray[np.float64]
-
-WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -80,7 +78,7 @@ def phases_of(found: OpList) -> tuple[str, ...]:
     phase: str = Phase.FORWARD
     phases = []
     for call in found.calls:
-        phase = call.phase if call.phase in WORK else phase
+        phase = call.phase if call.phase in WORK_PHASES else phase
         phases.append(phase)
     return tuple(phases)
 
@@ -163,8 +161,7 @@ def _unpriced(found: OpList) -> dict[int, float]:
 
 def _is_fused(s: Signature) -> bool:
     """Whether it is an element-wise kernel of Inductor's, with the tensors that it reads and writes."""
-    products = (Category.MATMUL, Category.ATTENTION)
-    return s.op.startswith("triton_") and bool(s.inputs) and s.arguments.get("category") not in products
+    return s.op.startswith("triton_") and bool(s.inputs) and s.arguments.get("category") not in ARITHMETIC
 
 
 def _is_alone(found: OpList, s: Signature) -> bool:

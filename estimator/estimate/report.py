@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from estimator.cost.device_time import COMPONENTS, PLACES, of_category
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import launch_s
 from estimator.cost.price import Priced, price
 from estimator.estimate.assemble import Lines, Rank
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
-from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
+from estimator.scenario.breakdown import CATEGORIES, PHASES, WAITING, Category, Phase, complete
 from estimator.scenario.units import Number
 from estimator.schedule.schedules import in_flight
 from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step
@@ -64,7 +65,7 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
         Phase.HOST_WAIT: float(timing.wait_s),
     }
     kind = setting.kinds[int(timing.critical_stage)]
-    sums = [0.0] * 5
+    sums = [0.0] * len(COMPONENTS)
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
     found += [(rank.head, 1.0)] if kind.head else []
@@ -73,15 +74,10 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
             for index, seconds in enumerate(column):
                 sums[index] += float(seconds) * float(times)
     m = float(setting.micro_batches)
-    breakdown = {
-        Category.MATMUL: m * sums[0],
-        Category.ATTENTION: m * sum(sums[1:4]),
-        Category.ELEMENTWISE: m * sums[4] + float(timing.accumulation_s),
-        Category.COMMUNICATION: phases[Phase.EXPOSED_COMMUNICATION],
-        Category.OPTIMIZER: phases[Phase.OPTIMIZER],
-        Category.BUBBLE: phases[Phase.BUBBLE],
-        Category.HOST: phases[Phase.HOST_WAIT],
-    }
+    breakdown = {category: m * float(of_category(sums, category)) for category in PLACES}
+    breakdown[Category.ELEMENTWISE] += float(timing.accumulation_s)
+    breakdown[Category.OPTIMIZER] = phases[Phase.OPTIMIZER]
+    breakdown |= {category: phases[phase] for category, phase in WAITING.items()}
     return complete(phases, PHASES), complete(breakdown, CATEGORIES)
 
 

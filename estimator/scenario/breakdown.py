@@ -26,6 +26,21 @@ class Shown:
     term: Term | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownCategory(Shown):
+    """A category: how people see it, and all that the rest follows it by.
+
+    ``binds``: the sentence where it takes most of a step; ``amount_unit``: what its work is counted in, FLOP or bytes,
+    as its kernels take their time from; ``op_kinds``: the kinds of a network's ops that are of it, each priced and
+    varied on its own; ``phase``: of what is no work of the device, the phase of a step that is all of it.
+    """
+
+    binds: str
+    amount_unit: str = ""
+    op_kinds: tuple[str, ...] = ()
+    phase: str = ""
+
+
 class Category:
     """Where the time of a step goes. ``HOST`` is the device waiting for the host, ``BUBBLE`` for other stages,
     ``COMMUNICATION`` only what is exposed; ``OTHER`` is copies and what has no other home."""
@@ -68,37 +83,49 @@ class MemoryKind:
     FRAMEWORK = "framework"
 
 
-SHOWN_CATEGORIES = {
-    Category.MATMUL: Shown(
+SHOWN_CATEGORIES: dict[str, ShownCategory] = {
+    Category.MATMUL: ShownCategory(
         label="matmul",
         hue="blue",
+        binds="Matrix products bind.",
+        amount_unit="FLOP",
+        op_kinds=("gemm",),
         term=Term(
             says="Matrix products: projections, feed-forward, logits. Time is by tiles and waves of the chip's"
             " multiprocessors.",
             formula="2 · m · n · k FLOPs each",
         ),
     ),
-    Category.ATTENTION: Shown(
+    Category.ATTENTION: ShownCategory(
         label="attention",
         hue="violet",
+        binds="Attention binds.",
+        amount_unit="FLOP",
+        op_kinds=("gemm", "attention", "kernels"),
         term=Term(
             says="Scores, softmax and weighting of values; fused or not, as the attention setting says.",
             formula="4 · S² · heads · head width FLOPs forward, half of it where causal kernels skip",
             source="Dao 2023, arXiv 2307.08691",
         ),
     ),
-    Category.ELEMENTWISE: Shown(
+    Category.ELEMENTWISE: ShownCategory(
         label="elementwise",
         hue="teal",
+        binds="Memory traffic of element-wise kernels binds.",
+        amount_unit="bytes",
+        op_kinds=("kernels",),
         term=Term(
             says="Norms, activations, residuals, rotary positions, cross-entropy: bound by memory bandwidth, so bytes"
             " count.",
             formula="bytes / (memory bandwidth · share reached)",
         ),
     ),
-    Category.COMMUNICATION: Shown(
+    Category.COMMUNICATION: ShownCategory(
         label="communication",
         hue="orange",
+        binds="Exposed communication binds.",
+        amount_unit="bytes",
+        phase=Phase.EXPOSED_COMMUNICATION,
         term=Term(
             says="Time of collectives that compute does not hide. Ring all-reduce of n bytes over r ranks moves"
             " 2·n·(r−1)/r on each link, all-gather and reduce-scatter half of it.",
@@ -106,30 +133,36 @@ SHOWN_CATEGORIES = {
             source="nccl-tests, doc/PERFORMANCE.md",
         ),
     ),
-    Category.OPTIMIZER: Shown(
+    Category.OPTIMIZER: ShownCategory(
         label="optimizer",
         hue="slate",
+        binds="The optimizer's memory traffic binds.",
+        amount_unit="bytes",
         term=Term(says="The update of the parameters: reads and writes of master weights, moments and gradients."),
     ),
-    Category.BUBBLE: Shown(
+    Category.BUBBLE: ShownCategory(
         label="bubble",
         hue="rose",
+        binds="The pipeline bubble binds.",
+        phase=Phase.BUBBLE,
         term=Term(
             says="Stages of a pipeline that wait for the first or last micro-batches.",
             formula="(pp − 1) / (v · m) of the compute, under 1F1B with v chunks and m micro-batches",
             source="Narayanan et al. 2021, arXiv 2104.04473",
         ),
     ),
-    Category.HOST: Shown(
+    Category.HOST: ShownCategory(
         label="host",
         hue="ochre",
+        binds="The host binds: the chip waits for launches, and a faster chip or link gains little.",
+        phase=Phase.HOST_WAIT,
         term=Term(
             says="Time in which the chip waits because the host has not launched the next kernel yet. Compiling or"
             " larger batches lower it.",
             formula="max(0, launches · time of a launch − device time), along the step",
         ),
     ),
-    Category.OTHER: Shown(label="other", hue="grey"),
+    Category.OTHER: ShownCategory(label="other", hue="grey", binds="Copies bind."),
 }
 SHOWN_PHASES = {
     Phase.FORWARD: Shown(label="forward", hue="blue"),
@@ -163,6 +196,16 @@ SHOWN_MEMORY_KINDS = {
 CATEGORIES = tuple(SHOWN_CATEGORIES)
 PHASES = tuple(SHOWN_PHASES)
 MEMORY_KINDS = tuple(SHOWN_MEMORY_KINDS)
+
+WAITING = {name: shown.phase for name, shown in SHOWN_CATEGORIES.items() if shown.phase}
+"""Categories in which the device does nothing of its own, with their phases."""
+WORK_CATEGORIES = tuple(name for name in CATEGORIES if name not in WAITING)
+WORK_PHASES = tuple(name for name in PHASES if name not in WAITING.values())
+"""Forward, backward and the optimizer's step: in which the device works."""
+ARITHMETIC = tuple(name for name, shown in SHOWN_CATEGORIES.items() if shown.amount_unit == "FLOP")
+"""Categories whose ops have FLOPs to share among their kernels."""
+PLAIN = (Category.ELEMENTWISE, Category.OTHER)
+"""What names alone cannot tell from the optimizer's own work: in its phase it is that."""
 
 
 def complete(values: dict[str, float], names: tuple[str, ...]) -> dict[str, float]:

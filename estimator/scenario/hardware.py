@@ -31,6 +31,9 @@ class Chip:
     memory_bytes_per_s: float = spec(minimum=1, help="bandwidth of device memory")
     compute_units: int = spec(1, minimum=1, maximum=10_000_000, help="SMs, CUs or cores")
     clock_hz: float = spec(1e9, minimum=1, maximum=1e12, help="boost clock")
+    power_limit_frac: float = spec(
+        1.0, minimum=0.1, maximum=1.0, help="power limit over the power that its rates are known at; 500 of 700 W: 0.71"
+    )
     l2_bytes: float = spec(0.0, minimum=0, maximum=1e13, help="last-level cache")
     host_bytes_per_s: float = spec(0.0, minimum=0, help="one direction to host memory; 0: unknown, no offload")
     chips_per_node: int = spec(8, minimum=1, maximum=100_000, help="usual number of chips in one node")

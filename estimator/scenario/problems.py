@@ -9,16 +9,22 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One mistake in an input: the field's dotted path, what is wrong with it, and the remedy."""
+    """One mistake in an input: the field's dotted path, what is wrong with it, and the remedy.
+
+    ``remedy_kind``: of memory that lacks, what the remedy is worth (``REMEDY_KINDS``); "" of all others.
+    """
 
     field: str
     message: str
     remedy: str
+    remedy_kind: str = ""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}. {self.remedy}"
 
 
+REMEDY_KINDS = ("each", "together", "short")
+"""Each change that it names is enough by itself; all of them together are; or even they are not."""
 LONGEST_REPEATED = 80
 """Letters of what somebody gave that a message repeats."""
 

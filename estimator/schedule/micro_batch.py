@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.communication.message import Message, PricedMessage
-from estimator.cost.device_time import DIRECTIONS, Work
+from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_norms_s, split_products_s
 from estimator.scenario.arrays import maximum, minimum, picked, where
@@ -108,9 +108,11 @@ def _sums(work: Work, scale: Scale | None) -> tuple[list[Number], list[Number]]:
     """Return seconds of each direction: of all components, and of products and attention (all but plain kernels)."""
     columns = [work.seconds[direction] for direction in DIRECTIONS]
     if scale is None:
-        return [sum(column) for column in columns], [sum(column[:-1]) for column in columns]
+        return [sum(column) for column in columns], [
+            sum(column[place] for place in PRODUCTS_AND_ATTENTION) for column in columns
+        ]
     table = np.array(columns, dtype=float)
-    return list(table @ scale), list(table[:, :-1] @ scale[:-1])
+    return list(table @ scale), list(table[:, PRODUCTS_AND_ATTENTION] @ scale[list(PRODUCTS_AND_ATTENTION)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,6 +34,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 MAX_DEGREE = 1024
 MAX_BATCH = 16_384
 MAX_CHUNKS = 32
+BUCKETS_MIB = (1, 5, 10, 25, 50, 100, 250, 1000)
 SEQUENCES = tuple(2**power for power in range(7, 18))
 AXIS_FIELDS = (
     "plan.dp",
@@ -46,6 +47,7 @@ AXIS_FIELDS = (
     "plan.expert_tp",
     "plan.shard_ranks",
     "plan.recompute_every",
+    "plan.bucket_bytes",
     "plan.micro_batch",
     "training.seq_len",
     "training.global_batch",
@@ -128,6 +130,8 @@ def _special(scenario: Scenario, field: str) -> tuple[int, ...]:
     if field == "plan.shard_ranks":
         ranks = plan.dp * plan.cp
         return tuple(sorted({0, plan.shard_ranks, *(n for n in divisors(ranks)[1:-1] if n <= MAX_DEGREE)}))
+    if field == "plan.bucket_bytes":
+        return tuple(sorted({plan.bucket_bytes, *(n << 20 for n in BUCKETS_MIB)}))
     assert field == "plan.recompute_every", field
     return tuple(sorted({plan.recompute_every, *(n for n in divisors(model.layers) if n <= MAX_CHUNKS)}))
 

@@ -10,7 +10,7 @@ from typing import Any
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.hardware import PEAK_FIELD, Chip, chips_of_a_node
-from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
+from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS, Model
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
@@ -164,6 +164,21 @@ def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scen
     if plan.ep > 1 and not cells.get("ep_overlap") and software_of(scenario.training.framework).published.recipes:
         yield replace(scenario, plan=replace(plan, ep_overlap=True))
         yield replace(scenario, plan=replace(plan, ep_dispatch="to-nodes"))
+    if scenario.training.experts == "fused" and _was_not_fused(scenario.model):
+        yield replace(scenario, training=replace(scenario.training, experts="default"))
+
+
+FUSED_WIDTH = 256
+
+
+def _was_not_fused(model: Model) -> bool:
+    """Whether the first fused experts of Transformer Engine refuse a model's, so that a release may not have run them.
+
+    ForwardGroupedMLP_CuTeGEMMSwiGLU_MXFP8 took no bias and only widths that are multiples of FUSED_WIDTH; later ones
+    take biases, limits and multiples of 64.
+    """
+    widths = model.hidden, model.moe_ffn or model.ffn
+    return model.bias or model.ffn_bias or any(width % FUSED_WIDTH for width in widths)
 
 
 COUNTS = ("n_gpus", "dp", "tp", "pp", "cp", "ep", "vp", "micro_batch", "global_batch", "seq_len", "n_layers", "d_model",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.plan import AXES
@@ -16,7 +16,6 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.spellings import chip_of, precision_of
 
-PARTS = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 PEERS = re.compile(r"(naive|roofline|habitat|li_et_al|neusight|[a-z0-9]+(?:_[a-z0-9]+)*_predicted)_s$")
 """Columns of others' predictions of the time that a row measures."""
 PART_OF_A_STEP = re.compile(r"\[\s*forward(?!.*(adam|sgd|optimizer))(.*backward)?.*\]", re.I)
@@ -96,17 +95,17 @@ def _parts(cells: Mapping[str, str]) -> tuple[dict[str, float], tuple[str, ...]]
     Inference is a forward. A row with forward and backward and no whole step is those two. ``quality_flags`` that begin
     with forward say that its time is not to be used.
     """
-    found = {part: number(cells.get(f"measured_{part}_s", "")) for part in PARTS}
+    found = {part: number(cells.get(f"measured_{part}_s", "")) for part in WORK_PHASES}
     if cells.get("quality_flags", "").startswith("forward"):
         found[Phase.FORWARD] = None
     known = {part: seconds for part, seconds in found.items() if seconds}
     named = PART_OF_A_STEP.search(cells.get("model", ""))
     if cells.get("mode", "").lower() == "inference" or (named and not named[2]):
-        return known, PARTS[:1]
+        return known, WORK_PHASES[:1]
     if named:
-        return known, PARTS[:2]
+        return known, WORK_PHASES[:2]
     whole = any(number(cells.get(column, "")) for column in WHOLE_STEP)
-    return known, PARTS[:2] if Phase.BACKWARD in known and Phase.OPTIMIZER not in known and not whole else ()
+    return known, WORK_PHASES[:2] if Phase.BACKWARD in known and Phase.OPTIMIZER not in known and not whole else ()
 
 
 def _part_of_step_s(

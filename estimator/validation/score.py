@@ -10,13 +10,13 @@ from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT
 from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
-from estimator.validation.measured import PARTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def score(found: Sequence[Predicted | Skipped]) -> Validation:
         ),
         time=errors([item.time_error_pct for item in done]),
         memory=errors([item.memory_error_pct for item in done]),
-        **{part: errors([item.parts_error_pct.get(part) for item in done]) for part in PARTS},
+        **{part: errors([item.parts_error_pct.get(part) for item in done]) for part in WORK_PHASES},
         interval=coverage(done),
         baseline={
             "naive": errors([item.naive_error_pct for item in done]),
@@ -234,9 +234,9 @@ def _predict(
     if fastest is not None and least_s < found.step_time_s:
         found = estimate(fastest, calibration, explained=False)
         row = replace(row, scenario=fastest, assumptions=_tuned(row, fastest))
-    waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in PARTS}
-    parts = {part: found.phases_s[part] + waits[part] for part in PARTS}
-    step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
+    waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in WORK_PHASES}
+    parts = {part: found.phases_s[part] + waits[part] for part in WORK_PHASES}
+    step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in WORK_PHASES)
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
     others = [_seconds(other, calibration) for other in row.alternatives if other != row.scenario]

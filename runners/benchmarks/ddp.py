@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import WORK_PHASES, Category, Phase
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
@@ -21,7 +21,6 @@ from runners.options import TINY, DdpOptions, options_of
 from runners.parallel.variants import EXCHANGE, Marks, Spread, Variant, VariantSetting, parse, prepare
 from runners.ranks import Ranks, gather, on_gpu, synchronize
 from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
-from runners.summary import MEASURED_PHASES
 from runners.timing import between, spread_columns, stamp
 from runners.trace.profile import profiled_events
 from runners.trace.reduced import reduce_trace
@@ -144,13 +143,13 @@ def _row(suite: Suite, variant: Variant, setting: VariantSetting, spread: Spread
     spread_of_steps = spread_columns(steps_s)
     step_s = spread_of_steps.pop("median_s")
     row: Row = {"step_s": step_s, **spread_of_steps}
-    row |= {f"{name}_s": phases[name] for name in MEASURED_PHASES}
+    row |= {f"{name}_s": phases[name] for name in WORK_PHASES}
     row["communication_wait_s"] = phases[EXCHANGE] if spread.silent or variant.kind == "zero1" else None
     without = statistics.median(_combined(ranks, quiet)[0]) if quiet else None
     row["step_without_communication_s"] = without
     row["exposed_communication_s"] = None if without is None else max(0.0, step_s - without)
     row["profiled_exposed_s"] = None
-    busy = sum(phases[name] for name in MEASURED_PHASES)
+    busy = sum(phases[name] for name in WORK_PHASES)
     row["bubble_s"] = max(0.0, step_s - busy) if variant.kind == "pp" else None
     row["global_batch"] = spread.global_batch
     row["tokens_per_s"] = spread.global_batch * setting.training.seq_len / step_s

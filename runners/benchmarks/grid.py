@@ -9,7 +9,7 @@ from itertools import product
 
 import torch
 
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import WORK_CATEGORIES, WORK_PHASES, Category
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.model import Model
@@ -27,7 +27,6 @@ from runners.ranks import on_gpu
 from runners.refusals import refusals
 from runners.row_status import Unsupported
 from runners.rows import Report, Row, Suite, begin, used_bytes
-from runners.summary import MEASURED_PHASES, WORK
 from runners.timed_step import timed_step
 from runners.timing import spread_columns
 from runners.trace.profile import profile
@@ -173,7 +172,9 @@ def _profiled(suite: Suite, cell: GridCell) -> Row:
         reduced = profile(trainer)
     finally:
         discard(trainer)
-    row: Row = {f"{category}_s": reduced.busy_s(category) for category in WORK if category != Category.OPTIMIZER}
+    row: Row = {
+        f"{category}_s": reduced.busy_s(category) for category in WORK_CATEGORIES if category != Category.OPTIMIZER
+    }
     row["optimizer_busy_s"] = reduced.busy_s(Category.OPTIMIZER)
     row["kernels"] = sum(kernel.count for kernel in reduced.kernels)
     row["kernel_flops"] = sum(kernel.flops or 0.0 for kernel in reduced.kernels) or None
@@ -193,7 +194,7 @@ def _row(suite: Suite, cell: GridCell, trainer: Trainer, known: bool) -> Row:
     row = spread_columns([sample["step"] for sample in samples])
     step_s = row.pop("median_s")
     row = {"step_s": step_s, **row, "first_step_s": first_s}
-    row |= {f"{name}_s": spread_columns([s[name] for s in samples])["median_s"] for name in MEASURED_PHASES}
+    row |= {f"{name}_s": spread_columns([s[name] for s in samples])["median_s"] for name in WORK_PHASES}
     flops = model_flops_per_token(cell.model, cell.seq_len) * scenario.tokens / (3 if cell.mode == "forward" else 1)
     peak = peak_flops_per_s(scenario.cluster.chip, cell.precision)
     row |= {"tokens_per_s": scenario.tokens / step_s, "model_flops": flops, "model_flops_per_s": flops / step_s}
@@ -202,5 +203,5 @@ def _row(suite: Suite, cell: GridCell, trainer: Trainer, known: bool) -> Row:
     peaks = allocator_peaks(trainer) if ranks.cuda and not cell.graph else {}
     row["peak_bytes"] = max((one["allocated_bytes"] for one in peaks.values()), default=None)
     row["reserved_bytes"] = max((one["reserved_bytes"] for one in peaks.values()), default=None)
-    row |= {f"{name}_peak_bytes": peaks[name]["allocated_bytes"] if name in peaks else None for name in MEASURED_PHASES}
+    row |= {f"{name}_peak_bytes": peaks[name]["allocated_bytes"] if name in peaks else None for name in WORK_PHASES}
     return row

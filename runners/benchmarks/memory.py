@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
+from estimator.scenario.breakdown import MEMORY_KINDS, WORK_PHASES, MemoryKind
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
@@ -23,7 +23,6 @@ from runners.refusals import refusals
 from runners.row_status import Unsupported
 from runners.rows import Report, Row, Suite, begin, used_bytes
 from runners.snapshot import record
-from runners.summary import MEASURED_PHASES
 from runners.train_step import Trainer, discard, one_step, prepare
 
 LARGE = "cs336-small"
@@ -103,7 +102,7 @@ def _row(suite: Suite, trainer: Trainer, snapshot: Path | None) -> Row:
         record(lambda: one_step(trainer, lambda phase: None), snapshot)
     found, warnings = memory(trainer, peaks)
     row: Row = {"peak_bytes": found.peak_bytes, "reserved_bytes": found.reserved_bytes, "before_bytes": before}
-    for phase in MEASURED_PHASES:
+    for phase in WORK_PHASES:
         row[f"{phase}_peak_bytes"] = peaks[phase]["allocated_bytes"] if phase in peaks else None
     row |= {
         f"{kind}_bytes": found.by_kind.get(kind, 0.0)

@@ -16,7 +16,7 @@ from torch.autograd import graph as autograd
 from torch.optim import optimizer as hooks
 from torch.profiler import record_function
 
-from estimator.scenario.breakdown import MemoryKind, Phase
+from estimator.scenario.breakdown import WORK_PHASES, MemoryKind, Phase
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Warning
 from estimator.scenario.problems import InputProblems, Problem
 from runners.benchmarks.program_step import blank_of
@@ -29,7 +29,6 @@ from runners.load import Moment, load_since, moment
 from runners.program.command import run_script
 from runners.ranks import Ranks, leave, synchronize, world_size_from_environment
 from runners.row_status import is_out_of_memory
-from runners.summary import MEASURED_PHASES
 from runners.timed_step import TELL_S, samples_by_rank
 from runners.timing import between, stamp
 from runners.trace.profile import Profiling
@@ -243,7 +242,7 @@ class _Watch:
         assert self._profiling is not None
         mine = []
         for marks in self.steps:
-            sample = dict.fromkeys(MEASURED_PHASES, 0.0)
+            sample = dict.fromkeys(WORK_PHASES, 0.0)
             for (_, begin), (phase, end) in pairwise(marks):
                 sample[phase] += between(begin, end)
             mine.append({"step": between(marks[0][1], marks[-1][1]), **sample})

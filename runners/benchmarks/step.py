@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.parameters import model_flops_per_token
@@ -30,7 +30,6 @@ from runners.refusals import refusals
 from runners.row_status import is_out_of_memory
 from runners.snapshot import record
 from runners.summary import (
-    MEASURED_PHASES,
     Sample,
     communication_by_rank,
     exposed_by_phase,
@@ -280,7 +279,7 @@ def put_together(
             "seed": job.seed,
             "loss": found.loss,
             "spread": {"step": spread(steps_s)}
-            | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
+            | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in WORK_PHASES},
             "communication": communication if ranks.world_size > 1 else {},
             "load": found.load,
             "host_paces_s": found.paces_s,

@@ -88,7 +88,8 @@ def trace(options: argparse.Namespace) -> int:
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
-        if options.hf is None and not wants_ranks(failed.error):  # of somebody's own code, which the trace names
+        own = options.hf is None and not wants_ranks(failed.error)
+        if own and not isinstance(failed.error, SystemExit):  # of somebody's own code, which the traceback names
             traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED

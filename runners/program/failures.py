@@ -71,8 +71,9 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
         return Problem(field="hf", message=message, remedy=f"{first}, or write {OWN}.")
     if isinstance(error, SystemExit):
         message = f"ended by itself, with status {error.code}" if isinstance(error.code, int) else f"ended: {text}"
-        return Problem(field=name, message=message, remedy="What it says of that stands above; arguments follow --.")
-    remedy = "See the trace above; the program must run to the end of a step."
+        remedy = "Its own last line, above, says why; what it is given follows --."
+        return Problem(field=name, message=message, remedy=remedy)
+    remedy = "The traceback above is the program's own; it must run to the end of a step."
     if _wants_network(error) or "Error downloading" in text:  # as torchvision says it
         remedy = (
             "It wants what only a network has: let it take that from its cache or from a local path. Weights and data"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator.scenario.aten_cost import bytes_of, flops_of
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import ARITHMETIC, PLAIN, Category, Phase
 from estimator.scenario.measurement import Kernel
 from estimator.scenario.timeline import Timeline
 from runners.trace.kernel_category import category_of
@@ -18,8 +18,6 @@ from runners.trace.recorded import Span, recorded
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 PHASE_PREFIX = "phase:"
 NO_PHASE = ""
-ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
-"""Categories whose ops have FLOPs to share among their kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +187,7 @@ def _category(name: str, phase: str, op: Mapping[str, Any] | None, scores: tuple
     category = Category.HOST if name.startswith("c10d::") else category_of(name)  # that op only starts the collective
     if category == Category.OTHER and op is not None and not name.startswith(("Mem", "mem")):
         category = category_of(op["name"]) if category_of(op["name"]) != Category.HOST else Category.OTHER
-    if phase == Phase.OPTIMIZER and category in (Category.ELEMENTWISE, Category.OTHER):
+    if phase == Phase.OPTIMIZER and category in PLAIN:
         return Category.OPTIMIZER
     if op is not None and scores is not None and category in (Category.MATMUL, Category.ELEMENTWISE):
         heads, length = scores

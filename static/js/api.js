@@ -131,6 +131,8 @@ export const api = {
     call(under("/api/measurements")).then(({ measurements, predicted }) =>
       measurements.map((/** @type {any} */ one, /** @type {number} */ at) => ({ ...one, predicted: predicted[at] })),
     ),
+  /** The op list of a profile or a traced program. @param {string} id @returns {Promise<Record<string, any>>} */
+  ops: (id) => call(`/api/measurements/${part(id)}/ops`),
   /** @param {string} id */
   measurement: (id) => call(under(`/api/measurements/${part(id)}`)),
   /**
@@ -161,6 +163,11 @@ export const api = {
       method: "PUT",
       body: { chip, ...(name !== undefined && { name }) },
     }),
+  /**
+   * Say what the file of a run leaves out.
+   * @param {string} id @param {Record<string, any>} answers @returns {Promise<import("./types.js").Measurement>}
+   */
+  answer: (id, answers) => call(under(`/api/measurements/${part(id)}/answers`), { method: "PUT", body: answers }),
   /** How right predictions are, of every set of measured steps. */
   accuracy: () => call("/api/accuracy"),
   /** @returns {Promise<import("./types.js").StoredCalibration[]>}  newest first */

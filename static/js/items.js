@@ -99,12 +99,15 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
   const measurement = (file) => {
     const [one] = file;
     const rows = file.reduce((sum, { rows: some }) => sum + some, 0);
-    const { predicted, step_time_s: step_s } = one;
-    const perStep = predicted?.tokens ?? null;
+    const { predicted } = one;
+    const traced = wasTraced(one);
+    // of a traced program all is predicted, and nothing was measured that could be held against it
+    const step_s = traced ? (predicted?.step_time_s ?? null) : one.step_time_s;
+    const perStep = predicted?.tokens || null;
     return {
       key: `m:${one.id}`,
       label: `${one.label || one.id}${file.length > 1 ? ` and ${file.length - 1} more` : ""}`,
-      predicted: false,
+      predicted: traced,
       pinned: pins.includes(`m:${one.id}`),
       rows,
       summary: one,
@@ -116,15 +119,15 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
             : "table"
           : one.disturbance
             ? `disturbed ${one.disturbance.toFixed(1)}×`
-            : wasTraced(one)
-              ? "traced"
+            : traced
+              ? "traced, predicted"
               : "measured",
         step_s,
-        delta: one.has_scenario && !one.disturbance ? delta(step_s) : null,
-        error: step_s && predicted && !one.disturbance ? predicted.step_time_s / step_s - 1 : null,
+        delta: (one.has_scenario || traced) && !one.disturbance ? delta(step_s) : null,
+        error: step_s && predicted && !traced && !one.disturbance ? predicted.step_time_s / step_s - 1 : null,
         tokens_per_s: step_s && perStep ? perStep / step_s : (one.tokens_per_s ?? null),
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
-        peak_bytes: one.peak_bytes,
+        peak_bytes: one.peak_bytes ?? (traced ? predicted?.peak_bytes || null : null),
         chips: predicted?.chips ?? (one.world_size || null), // rows of several numbers of chips
         device: one.device_name || null,
         created_s: one.created_s,

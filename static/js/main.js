@@ -151,7 +151,7 @@ async function start() {
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
     { keys: ["r"], does: "save this page as a report (HTML)", act: () => void trying(saveReport()) },
-    { keys: ["j"], does: "save this page as JSON, to open again", act: savePage },
+    { keys: ["j"], does: "save this page as JSON, to open again", act: () => void trying(savePage()) },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
     { keys: ["g"], does: "terms, with formula and source", act: () => glossary.showModal() },
     { keys: ["o"], does: "one-minute tour", act: tour.start },

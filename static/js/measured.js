@@ -139,10 +139,23 @@ function isMisnamed(measurement, chips) {
  * @param {Measurement} measurement @param {Entry[]} chips
  */
 export function misnamedWords(measurement, chips) {
+  const other = otherCpuWords(measurement, chips);
+  if (other) return other;
   if (!isMisnamed(measurement, chips)) return "";
   const name = chipNamed(measurement.scenario?.cluster);
   const label = chips.find((one) => isCalled(one, name))?.label ?? name;
   return `Predicted for ${label}, which the scenario names; this ran on ${deviceName(measurement) || "another chip"}.`;
+}
+
+/**
+ * Say that another machine's CPU was measured than the one that predictions are of; "" where it was not, or nobody knows.
+ * @param {Measurement} measurement @param {Entry[]} chips
+ */
+export function otherCpuWords({ device }, chips) {
+  const here = device.kind === "cpu" && device.name ? chips.find(({ key }) => key === "cpu")?.label : "";
+  // a label without a name says of no CPU that it is another
+  if (!here?.includes("(") || here.includes(device.name)) return "";
+  return `Measured on ${device.name}, of which no prediction exists: predicted for ${here}.`;
 }
 
 /**
@@ -167,7 +180,7 @@ export const deviceName = (measurement) => String(measurement.device.name ?? mea
  */
 export function relationWords({ measurement, measuredScenario, scenario, catalog, pair }) {
   if (!measurement) return "";
-  const device = deviceName(measurement);
+  const device = deviceName(measurement) === "cpu" ? "a CPU that it does not name" : deviceName(measurement);
   if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog, pair });
   if (!measuredScenario) {
     const open = measurement.proposed?.whole ?? true;
@@ -177,6 +190,8 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
   if (why === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
   if (why === "model") return "another model was measured: not drawn beside this one";
+  const other = otherCpuWords(measurement, catalog.chips);
+  if (other && chipNamed(scenario.cluster) === "cpu") return other;
   return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
 }
 

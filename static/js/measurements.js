@@ -66,6 +66,12 @@ export async function confirmDevice(chip) {
   if (measurement) await told(api.ranOn(measurement.id, chip));
 }
 
+/** Say what the file of the shown run leaves out, as its proposal asks. @param {Record<string, any>} answers */
+export async function confirmAnswers(answers) {
+  const { measurement } = state;
+  if (measurement) await told(api.answer(measurement.id, answers));
+}
+
 /** Show what was told of the shown measurement. @param {Promise<import("./types.js").Measurement>} answer */
 async function told(answer) {
   const found = await answer;

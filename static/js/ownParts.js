@@ -47,6 +47,7 @@ const OF_CHIP = [
   number("memory_bytes_per_s", "Bandwidth", "TB/s", 1e12),
   number("compute_units", "Multiprocessors"),
   number("clock_hz", "Clock", "GHz", 1e9),
+  number("power_limit_frac", "Power limit", "% of its own", 0.01),
   number("l2_bytes", "L2", "MB", 1e6),
   number("chips_per_node", "Chips per node"),
   number("usd_per_hour", "Price", "$/h"),

@@ -18,8 +18,9 @@ const VERSION = 1;
 export const REPORT_ID = "headroom-page";
 
 /**
- * @typedef {{headroom: "page", version: number, link: string, measurements: Measurement[]}} PageDocument
- *   `link`: the query of the page's address
+ * @typedef {{headroom: "page", version: number, link: string, measurements: Measurement[],
+ *   op_lists?: Record<string, Record<string, any>>}} PageDocument  `link`: the query of the page's address; `op_lists`: of
+ *   profiles and traced programs, by id of the measurement
  */
 
 /** @param {Measurement} measurement */

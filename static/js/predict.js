@@ -27,19 +27,10 @@ const FRONT = [
   "plan.schedule",
   "plan.sequence_parallel",
 ];
-/** Fields that are folded; their axes wait until they are unfolded. */
-const MORE = [
-  "plan.tp_kind",
-  "plan.tp_depth",
-  "plan.cp_kind",
-  "plan.expert_tp",
-  "plan.shard_ranks",
-  "plan.recompute_every",
-  "plan.offload",
-  "plan.ddp_mode",
-  "plan.overlap",
-  "plan.placement",
-];
+/** Fields that are folded: all others that have an axis and a control; their axes wait until they are unfolded. */
+const folded = () => state.catalog.axis_fields.filter((field) => !FRONT.includes(field) && isFolded(field));
+/** How experts run is folded with the plan. @param {string} field */
+const isFolded = (field) => field.startsWith("plan.") || field === "training.experts";
 const QUIET_MS = 250;
 
 let generation = 0;
@@ -64,7 +55,7 @@ export async function predict() {
   underway?.abort();
   underway = null;
   if (state.estimated && canonical(state.estimated) === key) return set({ problems: [], busy: false });
-  const found = [...FRONT, ...MORE]
+  const found = [...FRONT, ...folded()]
     .map((field) => validAxis(field, key)?.legal.find((point) => point.key === key))
     .find(Boolean);
   if (found?.estimate?.ops) return set({ estimate: found.estimate, estimated: scenario, problems: [], busy: false });
@@ -90,11 +81,14 @@ export async function predict() {
 /** Another value of the plan or of the batch may be the way out. @param {import("./types.js").Problem} problem */
 const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
 
+const OF_EXPERTS = ["plan.ep", "plan.expert_tp", "plan.ep_overlap", "plan.ep_dispatch", "training.experts"];
+const OF_STAGES = ["plan.virtual_stages", "plan.pp_overlap"];
+
 /** Whether a field says anything in the present scenario. @param {string} field */
 export function hasAxis(field) {
-  if (["plan.ep", "plan.expert_tp"].includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
+  if (OF_EXPERTS.includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
   if (field === "cluster.nodes") return state.scenario.cluster.nodes > 1;
-  return field !== "plan.virtual_stages" || state.scenario.plan.pp > 1;
+  return !OF_STAGES.includes(field) || state.scenario.plan.pp > 1;
 }
 
 /** Fetch the axes behind the small curves while the page rests, one after the other, sliders first. */
@@ -103,7 +97,7 @@ function scheduleAxes() {
   const mine = ++idle;
   if (state.drag || state.view !== "explore") return;
   idleTimer = window.setTimeout(async () => {
-    for (const field of [...FRONT, ...(state.more ? MORE : [])].filter(hasAxis)) {
+    for (const field of [...FRONT, ...(state.more ? folded() : [])].filter(hasAxis)) {
       if (mine !== idle || !state.online || !state.problems.every(isOfPlan)) return;
       // a scenario that cannot even be read has no axes
       if (!(await fetchAxis(field)) && state.problems.length) return;

@@ -3,7 +3,8 @@
  *
  * @typedef {Record<string, any>} Part
  * @typedef {{model: string | Part, cluster: Part, plan: Part, training: Part}} Scenario
- * @typedef {{field: string, message: string, remedy: string}} Problem
+ * @typedef {{field: string, message: string, remedy: string, remedy_kind?: string}} Problem  `remedy_kind`: of memory that
+ *   lacks, whether each change that the remedy names fits, all do together, or even they fall short
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
  * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number,
  *   reserved_bytes: number, by_kind: Amounts}} Stage
@@ -37,7 +38,8 @@
  *   estimate: Estimate, offered: {key: string, label: string}[],
  *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
- *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
+ *   asked?: string[], fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file
+ *   leaves out that somebody may say
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
  *   unpredicted: string, doubt: string, taken: string, names: Record<string, string>,
@@ -61,7 +63,7 @@
  *   kind of memory; `--hue-…` colours it; `says`: what it is, for the glossary
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
  *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
- *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[], passes: Named[], between_passes: string[], sends: string,
+ *   minimum: number | null, maximum: number | null, help: string, default: any}>, axis_fields: string[], categories: Named[], phases: Named[], passes: Named[], between_passes: string[], sends: string,
  *   memory_kinds: Named[], traced_precisions?: string[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
  *

@@ -55,6 +55,22 @@ def test_lines_of_one_model_differ_in_their_colour():
     assert first["hue"] != second["hue"]
 
 
+@pytest.mark.parametrize(
+    ("length", "other"), [("seq", {}), ("context_length", {}), ("width", {}), ("seq", {"width": 64})]
+)
+def test_the_length_of_a_sequence_is_where_a_time_was_measured_and_no_measure_itself(length, other):
+    rows = [{length: size, "time_s": size / 1e4, **other} for size in (256, 512, 1024)]
+    (chart,) = charts_of("table", rows)
+    assert (chart["x"]["label"], chart["y"]["kind"]) == (length.replace("_", " "), "s")
+    assert chart["series"][0]["y"] == [row["time_s"] for row in rows]
+
+
+def test_memory_is_drawn_over_time():
+    held = [1e9, 2e9]
+    (chart,) = charts_of("table", [{"time_s": at, "allocated_bytes": held[at]} for at in range(2)])
+    assert (chart["x"]["kind"], chart["series"][0]["y"]) == ("s", held)
+
+
 def test_a_long_name_keeps_both_of_its_ends():
     names = [
         f"float32 accumulator + {kind} addend ({how} conversion)"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 from playwright.sync_api import expect
 
+from estimator.scenario.plan import Plan
 from tests.browser.looking import (
     EIGHT_GPUS,
     headline,
@@ -88,6 +90,8 @@ def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(visit):
     wait_for_figures(page)
     unfold(page)
     wait_for_axis(page, "plan.recompute_every")
+    shown = page.locator('[data-field^="plan."]').evaluate_all("all => all.map((one) => one.dataset.field)")
+    assert set(shown) == {f"plan.{field.name}" for field in fields(Plan)}, "each has its control"
     page.locator('[data-field="plan.tp_kind"]').get_by_role("radio", name="2.5D").check(force=True)
     expect(page.locator('[data-field="plan.tp_depth"] input[type=number]')).to_have_value("2")
     settled(page)

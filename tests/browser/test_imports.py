@@ -51,7 +51,9 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     measured = own.locator("tbody tr", has_text="measured")
     expect(measured.filter(has_text=re.compile("mm")).first).to_be_visible()
     expect(own.locator("tbody tr", has_text="predicted").filter(has_text=re.compile("mm")).first).to_be_visible()
+    expect(page.locator("#step-time .sub")).to_contain_text("measured on a CPU that it does not name")
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
+    expect(page.locator("#own-ops")).to_contain_text("is of the only one known here, This CPU")
     # the step over time is as it was recorded
     time = page.locator("#timeline")
     time.get_by_role("button", name="Table").click()
@@ -347,6 +349,11 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
     cards = page.locator(".import")
     expect(cards.first).to_contain_text("noise4.bin")
     expect(cards.first).to_be_in_viewport()
+    page.evaluate("async () => (await import(js('views/common/toast'))).notice('What this link says is not known.')")
+    expect(cards.first).to_contain_text("What this link says")
+    drop(page, tmp_path / "noise0.bin")
+    expect(cards.first).to_contain_text("noise0.bin")
+    expect(cards.filter(has_text="noise0.bin")).to_have_count(1), "what was said of that file before makes room"
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         assert page.locator("#kept").bounding_box()["height"] <= 125, "they leave the screen to the figures"

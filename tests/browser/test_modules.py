@@ -206,6 +206,20 @@ def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device,
     assert call("measured", "misnamedWords", measurement, CHIPS) == (words if device["kind"] == "cpu" else "")
 
 
+def test_another_machine_s_cpu_is_named_where_this_one_is_predicted(call):
+    chips = [CHIPS[0], {**CHIPS[1], "label": "This CPU (Xeon 8480, 4 units)"}]
+    words = "Measured on EPYC, of which no prediction exists: predicted for This CPU (Xeon 8480, 4 units)."
+    ran = {"model": "m", "cluster": {"chip": "cpu", "chips_per_node": 1, "nodes": 1}, "plan": {}, "training": {}}
+    for name, expected in (("EPYC", words), ("Xeon 8480", "")):
+        measurement = {"device": {"kind": "cpu", "name": name}, "scenario": ran, "warnings": [], "origin": {}}
+        chosen = {"measurement": measurement, "measuredScenario": ran, "catalog": {"chips": chips}, "scenario": ran}
+        assert call("measured", "misnamedWords", measurement, chips) == expected
+        assert call("measured", "relationWords", {**chosen, "pair": None}) == expected
+    bare = {"device": {"name": "cpu"}, "origin": {"format": "kineto"}, "steps_s": [1], "step_s": 1}
+    chosen = {"measurement": bare, "measuredScenario": None, "catalog": {"chips": chips}, "scenario": ran, "pair": None}
+    assert call("measured", "relationWords", chosen).startswith("measured on a CPU that it does not name")
+
+
 @pytest.mark.parametrize(
     ("device", "usd_per_hour"),
     [

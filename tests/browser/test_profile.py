@@ -236,6 +236,20 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(side(page, "A")).to_contain_text("H200")
     expect(side(page, "B")).to_contain_text("H200")
     expect(proposal).to_be_hidden()
+    # what it leaves out is asked for in the same place, and the rest of it stands there
+    (tmp_path / "short.jsonl").write_text(steps.replace('"sequence": 1024, ', ""))
+    drop(page, tmp_path / "short.jsonl")
+    expect(proposal).to_contain_text("What was this? GPT-2 XL · dp 8 · fsdp · global batch 64")
+    confirm = proposal.get_by_role("button", name="Confirm")
+    expect(confirm).to_be_disabled()
+    expect(proposal.get_by_label("short.jsonl: ran on")).to_have_value("h100-sxm")
+    proposal.get_by_label("short.jsonl: ran on").select_option("h200-sxm")
+    proposal.get_by_label("short.jsonl: tokens of a sequence").fill("1024")
+    expect(proposal.get_by_label("short.jsonl: ran on")).to_have_value("h200-sxm")
+    confirm.click()
+    expect(side(page, "A")).to_contain_text("H200")
+    expect(side(page, "B")).to_contain_text("short.jsonl")
+    expect(proposal).to_be_hidden()
 
 
 def _give(what: Locator, label: str, number: str) -> None:
@@ -248,6 +262,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     page = open_page("/?measured=none", refusals=(422,))
     wait_for_figures(page)
     found = json.loads((ROOT / "tests" / "reference" / "ops" / "gpt2.json").read_text())
+    found_calls = found["calls"]
     found["problems"] = [{"field": "aten::nonzero", "message": "where a mask holds is not known", "remedy": "Pad it"}]
     asked = []
 
@@ -328,5 +343,19 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Measured").click()
     line = page.locator('#items tr[data-item^="m:"]', has_text="gpt2.py")
-    expect(line).to_contain_text("traced")
+    expect(line).to_contain_text("traced, predicted")
+    expect(line).to_contain_text(f"{own} ms")
     expect(line).not_to_contain_text("measured")
+    # the page as JSON has the op list, so that a server that lacks it shows the same
+    page.get_by_role("link", name="Explore", exact=True).click()
+    with page.expect_download() as download:
+        page.keyboard.press("j")
+    saved = json.loads(download.value.path().read_text())
+    (known,) = saved["op_lists"]
+    assert saved["op_lists"][known]["calls"] == found_calls
+    saved["measurements"][0]["id"], saved["op_lists"] = "elsewhere", {"elsewhere": saved["op_lists"][known]}
+    (tmp_path / "page.json").write_text(json.dumps(saved).replace(known, "elsewhere"))
+    drop(page, tmp_path / "page.json")
+    expect(page.get_by_text("Opened, with 1 measurement from the file")).to_be_visible()
+    expect(page.locator("#own-ops tbody tr").first).to_be_attached()
+    assert query(page, "measured") not in (known, "elsewhere", None)

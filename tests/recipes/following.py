@@ -51,7 +51,6 @@ def with_loss_chunks(place: Path, *folders: str) -> None:
     if "static" in folders:
         script = place / "static" / "js"
         add(script / "views" / "explore" / "plan.js", "const folded = [", block("text plan.js").strip() + ",")
-        add(script / "predict.js", "\nconst MORE = [", block("text MORE").strip() + ",")
 
 
 def copy_folders(place: Path, *folders: str) -> None:

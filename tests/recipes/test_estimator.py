@@ -6,6 +6,7 @@ import json
 import shutil
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,52 @@ def test_plan_parameter(tmp_path: Path):
     estimated = json.loads(run_python(tmp_path, *command))
     assert estimated["memory"]["by_kind"] == pytest.approx(pieces)
     assert estimated["memory"]["peak_bytes"] == pytest.approx(searched_bytes)
+
+
+CATEGORY = """
+import json
+from estimator.estimate.difference import Told, causes, spent_of_prediction
+from estimator.estimate.estimate import estimate
+from estimator.scenario.breakdown import ARITHMETIC, WORK_CATEGORIES
+from estimator.scenario.scenario import scenario_from_json
+from runners.trace.kernel_category import category_of
+
+def numbers(dp):
+    plan, cluster = {"dp": dp, "ep": 8, "sharding": "fsdp"}, {"chip": "h100-sxm", "chips_per_node": dp}
+    training = {"seq_len": 4096, "global_batch": 2 * dp}
+    document = {"model": "mixtral-8x7b", "cluster": cluster, "plan": plan, "training": training}
+    return estimate(scenario_from_json(document))
+
+found, other = numbers(8), numbers(16)
+told = [Told(step_time_s=one.step_time_s, spent=spent_of_prediction(one.breakdown_s, one.ops, one.collectives))
+        for one in (found, other)]
+units = sorted({one.unit for one in causes(*told) if one.name == "routing"})
+ops_s = sum(op.seconds for op in found.ops if op.category == "routing")
+print(json.dumps([found.step_time_s, found.interval_s, found.breakdown_s, ops_s, units,
+                  category_of("void moe_router_scores"), "routing" in WORK_CATEGORIES, "routing" in ARITHMETIC]))
+"""
+
+
+def test_category(tmp_path: Path):
+    copy_folders(tmp_path, "estimator", "runners")
+    home = tmp_path / "estimator" / "scenario" / "breakdown.py"
+    add(home, '    OTHER = "other"\n', textwrap.indent(block("python breakdown Category"), "    "))
+    other = '    Category.OTHER: ShownCategory(label="other", hue="grey", binds="Copies bind."),\n'
+    add(home, other, textwrap.indent(block("python breakdown SHOWN_CATEGORIES"), "    "))
+    moe = tmp_path / "estimator" / "operations" / "moe.py"
+    add(moe, "tokens * model.experts, *_scores(d)", ", " + block("text moe").strip())
+    add(moe, "import maximum, where\n", "from estimator.scenario.breakdown import Category\n")
+    rules = tmp_path / "runners" / "trace" / "kernel_category.py"
+    add(rules, "RULES: tuple[tuple[str, str], ...] = (\n", "    " + block("text RULES").strip() + ",\n")
+    step_s, interval_s, breakdown_s, ops_s, units, *rest = json.loads(run_python(tmp_path, "-c", CATEGORY))
+    names: dict[str, Any] = {}
+    exec(CATEGORY.split("units =")[0], names)  # the same without the category
+    before = names["found"]
+    assert [step_s, *interval_s] == pytest.approx([before.step_time_s, *before.interval_s])
+    assert breakdown_s["routing"] == pytest.approx(ops_s)
+    assert 0 < ops_s == pytest.approx(before.breakdown_s["elementwise"] - breakdown_s["elementwise"])
+    assert sum(breakdown_s.values()) == pytest.approx(step_s)
+    assert (units, rest) == (["bytes"], ["routing", True, False])
 
 
 DISTANCES = """

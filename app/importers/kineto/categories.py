@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.importers.kineto.flops import arithmetic, score_size, touches_scores
+from app.importers.kineto.flops import GRADIENTS_OF_WEIGHTS, arithmetic, results_of, score_size, touches_scores
 from app.importers.kineto.intervals import Floats, Wholes
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import ARITHMETIC, Category
 from runners.trace.kernel_category import category_of
 
-ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
 _MOVES = ("Memset", "Memcpy")
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
@@ -45,11 +44,13 @@ def categories(trace: Trace, name: Wholes, op: Wholes) -> Wholes:
 def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
     """FLOPs and least bytes of each op, NaN where they are unknown."""
     op_name, shape = _behind(trace, op)
+    shape = _around_weights(trace, op, op_name, shape)
     pair, pairs = _numbered(op_name + 1, shape + 1)
+    told = results_of(_convolutions(trace))
     found = np.full((len(pairs), 2), np.nan)
     for i, (name, recorded) in enumerate(pairs.tolist()):
         if name > 0 and recorded > 0:
-            known = arithmetic(trace.names[name - 1], trace.shapes[recorded - 1])
+            known = arithmetic(trace.names[name - 1], trace.shapes[recorded - 1], told)
             found[i] = [np.nan if value is None else value for value in known]
     return found[pair, 0], found[pair, 1]
 
@@ -75,6 +76,30 @@ def category_behind(name: str, op_name: str) -> str:
     if category != Category.COMMUNICATION and (behind == Category.ATTENTION or (unknown and behind in ARITHMETIC)):
         return behind
     return category
+
+
+def _convolutions(trace: Trace) -> list[tuple[str, Sequence[bytes]]]:
+    """Each op of backward convolutions with each shape that it had."""
+    named = [i for i, name in enumerate(trace.names) if name.endswith("convolution_backward")]
+    mine = np.flatnonzero(np.isin(trace.ops.wholes("name"), named)) if named else np.empty(0, dtype=np.int64)
+    _, pairs = _numbered(trace.ops.wholes("name")[mine], trace.ops.wholes("extra")[mine] + 1)
+    return [(trace.names[name], trace.shapes[shape - 1]) for name, shape in pairs.tolist() if shape > 0]
+
+
+def _around_weights(trace: Trace, op: Wholes, op_name: Wholes, shape: Wholes) -> Wholes:
+    """Shapes of ops, of gradients of a convolution's weights those of the op around them."""
+    number = {name: i for i, name in enumerate(trace.names)}
+    starts, threads = trace.ops.floats("ts"), trace.ops.wholes("thread")
+    for inner, outer in GRADIENTS_OF_WEIGHTS.items():
+        mine = np.flatnonzero(op_name == number.get(inner, -2))
+        around = np.flatnonzero(trace.ops.wholes("name") == number.get(outer, -2))
+        for thread in np.unique(threads[around]):
+            there = around[threads[around] == thread]
+            there = there[np.argsort(starts[there], kind="stable")]
+            inside = mine[threads[op[mine]] == thread]
+            last = np.searchsorted(starts[there], starts[op[inside]], side="right") - 1
+            shape[inside[last >= 0]] = trace.ops.wholes("extra")[there[last[last >= 0]]]
+    return shape
 
 
 def _score_sizes(trace: Trace) -> set[tuple[int, int]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.importers.kineto.categories import ARITHMETIC, arithmetic_of, categories
+from app.importers.kineto.categories import arithmetic_of, categories
 from app.importers.kineto.intervals import Floats, Wholes
 from app.importers.kineto.launches import Launches, phases
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE, HOST, PHASE, WorkSpans
-from estimator.scenario.breakdown import Category, Phase
-
-PLAIN = (CODE[Category.ELEMENTWISE], CODE[Category.OTHER])
-"""What names alone cannot tell from the optimizer's own work."""
+from estimator.scenario.breakdown import ARITHMETIC, PLAIN, Category, Phase
 
 
 def device_work(trace: Trace, launched: Launches, step: StepWindow) -> WorkSpans:
@@ -43,7 +40,8 @@ def device_work(trace: Trace, launched: Launches, step: StepWindow) -> WorkSpans
 
 def optimizers(category: Wholes, phase: Wholes) -> Wholes:
     """Plain kernels of the optimizer phase are the optimizer."""
-    return np.where((phase == PHASE[Phase.OPTIMIZER]) & np.isin(category, PLAIN), CODE[Category.OPTIMIZER], category)
+    plain = np.isin(category, [CODE[name] for name in PLAIN])
+    return np.where((phase == PHASE[Phase.OPTIMIZER]) & plain, CODE[Category.OPTIMIZER], category)
 
 
 def _shared(trace: Trace, category: Wholes, length: Floats, op: Wholes) -> tuple[Floats, Floats]:

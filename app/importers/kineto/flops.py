@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,21 +26,56 @@ _FORWARD_CONVOLUTIONS = {  # op → positions of stride, padding, dilation, grou
 }
 _BACKWARD_CONVOLUTION = "aten::convolution_backward"
 _BACKWARD_GROUPS, _BACKWARD_MASK = 9, 10
+_WHOLE_BACKWARDS = {  # op → positions of gradient, input and weights among its inputs
+    _BACKWARD_CONVOLUTION: (0, 1, 2),
+    "aten::cudnn_convolution_backward": (1, 0, 2),
+    "aten::miopen_convolution_backward": (1, 0, 2),
+}
+GRADIENTS_OF_WEIGHTS = {
+    "aten::cudnn_convolution_backward_weight": "aten::cudnn_convolution_backward",
+    "aten::miopen_convolution_backward_weight": "aten::miopen_convolution_backward",
+}
+"""Of PyTorch before 1.11, by the op around them: that was given the weights, whose gradient they return."""
+_GRADIENTS_OF_INPUTS = ("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input")
 
 Arithmetic = tuple[float | None, float | None]
+Sizes = tuple[int, ...]
 
 
-def arithmetic(name: str, shape: Sequence[bytes]) -> Arithmetic:
+Results = dict[tuple[Sizes, Sizes], Sizes]
+"""Sizes of a convolution's result by those of its input and weights; none where two calls contradict."""
+
+
+def results_of(calls: Iterable[tuple[str, Sequence[bytes]]]) -> Results:
+    """Gather what backward convolutions tell of forward ones: the gradient that they take has the result's size.
+
+    Before 2.1 PyTorch's profiler wrote no strides, without which that size is unknown.
+    """
+    found: Results = {}
+    for name, shape in calls:
+        places = _WHOLE_BACKWARDS.get(name)
+        shapes = _shapes(shape[0]) if places else []
+        if places and len(shapes) > 2:
+            gradient, entering, weight = (tuple(shapes[place]) for place in places)
+            known = found.get((entering, weight), gradient)
+            found[entering, weight] = gradient if known == gradient else ()
+    return found
+
+
+def arithmetic(name: str, shape: Sequence[bytes], told: Results | None = None) -> Arithmetic:
     """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
 
     As ``estimator.scenario.aten_cost`` counts them. Parents such as linear, matmul and conv2d count nothing, since the
-    op below them does.
+    op below them does. ``told``: sizes of results that other ops of the trace tell.
     """
     shapes, types = _shapes(shape[0]), _texts(shape[1])
     if not shapes:
         return None, None
     if name in _FORWARD_CONVOLUTIONS or name == _BACKWARD_CONVOLUTION:
-        return _convolution(name, shapes, types, _texts(shape[2]))
+        return _convolution(name, shapes, types, _texts(shape[2]), told or {})
+    if name in _GRADIENTS_OF_INPUTS or name in GRADIENTS_OF_WEIGHTS:  # of these, with the shapes of the op around them
+        gradient, weight = shapes[1:3] if len(shapes) > 2 else ([], [])
+        return convolution_flops(gradient, weight) if gradient and len(weight) > 2 else None, None
     return flops_of(name, shapes, _texts(shape[2])), bytes_of(name, shapes, types)
 
 
@@ -69,7 +104,9 @@ def touches_scores(shape: Sequence[bytes], sizes: set[tuple[int, int]]) -> bool:
     )
 
 
-def _convolution(name: str, shapes: list[list[int]], types: list[str], concrete: list[str]) -> Arithmetic:
+def _convolution(
+    name: str, shapes: list[list[int]], types: list[str], concrete: list[str], told: Results
+) -> Arithmetic:
     element = element_bytes(types[0]) if types else None
     if name == _BACKWARD_CONVOLUTION:
         if len(shapes) < 3 or len(shapes[2]) < 3:
@@ -79,17 +116,20 @@ def _convolution(name: str, shapes: list[list[int]], types: list[str], concrete:
         passes = sum("True" in wanted for wanted in mask)
         return convolution_flops(gradient, weight, passes), _bytes([gradient, entering, weight], element)
     entering, weight = shapes[0], shapes[1] if len(shapes) > 1 else []
-    leaving = _output(name, entering, weight, concrete)
-    if leaving is None:
+    leaving = _output(name, entering, weight, concrete) or list(told.get((tuple(entering), tuple(weight)), ()))
+    if not leaving:
         return None, None
     return convolution_flops(leaving, weight), _bytes([entering, weight, leaving], element)
 
 
 def _output(name: str, entering: list[int], weight: list[int], concrete: list[str]) -> list[int] | None:
-    """Shape of a convolution's result."""
+    """Shape of a convolution's result; None where its stride, padding or dilation was not recorded."""
+    places = _FORWARD_CONVOLUTIONS[name][:3]
+    if max(places) >= len(concrete):
+        return None
     window = [
-        _whole_list(concrete[position]) if 0 <= position < len(concrete) else [fallback]
-        for position, fallback in zip(_FORWARD_CONVOLUTIONS[name][:3], (1, 0, 1), strict=True)
+        _whole_list(concrete[place]) if place >= 0 else [fallback]
+        for place, fallback in zip(places, (1, 0, 1), strict=True)
     ]
     sizes = convolved_sizes(entering, weight, *window)
     return None if sizes is None else [entering[0], weight[0], *sizes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.importers.kineto.categories import ARITHMETIC, arithmetic_of, categories
+from app.importers.kineto.categories import arithmetic_of, categories
 from app.importers.kineto.device import optimizers
 from app.importers.kineto.intervals import Wholes, groups
 from app.importers.kineto.launches import phases
@@ -12,7 +12,7 @@ from app.importers.kineto.nesting import innermost
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE, HOST, MESSAGE, PHASE, WorkSpans, joined
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import ARITHMETIC, Category, Phase
 from runners.trace.kernel_category import category_of
 
 _STARTS_ONLY = "c10d::"

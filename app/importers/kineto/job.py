@@ -16,10 +16,9 @@ from app.importers.bandwidth import bus_factor
 from app.importers.imported import Imported
 from app.importers.kineto import RankTrace
 from app.importers.kineto.collectives import Message
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.measurement import MeasuredCollective, Measurement, Warning, step_time_s
 
-_WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 _MILD_SKEW_FRAC = 0.05
 
 
@@ -92,7 +91,7 @@ def _row(rank: int, trace: RankTrace, calls: Sequence[Call], steps: int) -> dict
     row: dict[str, Any] = {
         "rank": rank,
         "step_s": step_time_s(own.steps_s),
-        "compute_s": sum(own.phases_s.get(phase, 0.0) for phase in _WORK),
+        "compute_s": sum(own.phases_s.get(phase, 0.0) for phase in WORK_PHASES),
         "communication_s": trace.communication_s,
         "exposed_communication_s": own.phases_s.get(Phase.EXPOSED_COMMUNICATION, 0.0),
         "host_wait_s": own.phases_s.get(Phase.HOST_WAIT, 0.0),

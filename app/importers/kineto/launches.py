@@ -20,12 +20,11 @@ from app.importers.kineto.trace_columns import (
     marks,
 )
 from app.importers.kineto.work_spans import PHASE
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from runners.trace.reduced import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."
 BACKWARD = PHASE[Phase.BACKWARD]
-_WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +125,7 @@ def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
     if marked:
         begins = np.array([trace.marks.ts[i] for i in marked])
         names = [trace.names[trace.marks.name[i]].removeprefix(PHASE_PREFIX) for i in marked]
-        codes = np.array([PHASE.get(name, BACKWARD) if name in _WORK else BACKWARD for name in names])
+        codes = np.array([PHASE.get(name, BACKWARD) if name in WORK_PHASES else BACKWARD for name in names])
         index = np.searchsorted(begins, time, side="right") - 1
         return np.where(index >= 0, codes[np.maximum(index, 0)], PHASE[Phase.FORWARD])
     found = np.full(len(time), PHASE[Phase.FORWARD])

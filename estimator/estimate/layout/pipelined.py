@@ -36,7 +36,7 @@ from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.memory import between_stages_bytes
 from estimator.memory.stage_layout import StageKind, stage_kinds
 from estimator.operations.aten import kernels_of
-from estimator.scenario.breakdown import PHASES, Category, MemoryKind, Phase, complete
+from estimator.scenario.breakdown import PHASES, WAITING, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature, Storage
 from estimator.scenario.plan import FOLDED, Plan
@@ -134,9 +134,8 @@ class _Step:
         found = {category: self.m * seconds for category, seconds in work.items()}
         found[Category.ELEMENTWISE] += self.added_s
         found[Category.OPTIMIZER] += phases[Phase.OPTIMIZER]
-        found[Category.COMMUNICATION] += phases[Phase.EXPOSED_COMMUNICATION]
-        found[Category.BUBBLE] += phases[Phase.BUBBLE]
-        found[Category.HOST] += phases[Phase.HOST_WAIT]
+        for category, phase in WAITING.items():
+            found[category] += phases[phase]
         return found
 
 

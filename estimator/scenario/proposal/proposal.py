@@ -35,12 +35,17 @@ FAR_FRAC = 0.05
 """Parameters that were counted and those of the proposed model differ by less where its widths are right."""
 
 
+ASKABLE = ("model", "seq_len", "global_batch", "gpus", "chip")
+"""What can be said of a run beside its file: model, tokens of a sequence, sequences of a step, GPUs, and which."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
     """A scenario as JSON, None where none can be proposed, which ``reason`` then says; fields by their path.
 
     ``whole``: the profile holds forward, backward and optimizer, as the step of a scenario does. ``notes``: in what
-    else the profiled step is not one of a scenario.
+    else the profiled step is not one of a scenario. ``asked``: what a file leaves out that somebody may say
+    (``ASKABLE``); a scenario that stands there assumes it.
     """
 
     scenario: dict[str, Any] | None = None
@@ -48,6 +53,7 @@ class Proposal:
     reason: str = ""
     whole: bool = False
     notes: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
 
 def proposal(ops: OpList) -> Proposal:

@@ -47,11 +47,17 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
         return None
     likely: list[dict[str, str]] = measurement.device.get("candidates") or []
     named = chip or chip_of(measurement) or (likely[0]["chip"] if likely else "")
-    lacking = [] if of_table else _lacking(measurement.scenario, named)
-    if lacking:
-        return Proposal(reason=f"{unsaid or _unsaid(lacking)}.")
-    if not named:
-        return Proposal(reason=f"{_unsaid(['GPU'])}.")
+    why = next((one["why"] for one in likely if one["chip"] == named), "")
+    lacking = [] if of_table else _lacking(measurement.scenario)
+    asked = [] if of_table else [*lacking, *_uncounted(measurement)]
+    if lacking or not named:
+        asked += [] if named else ["chip"]
+        reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *([] if named else ["chip"])]])
+        fields = {} if of_table else _read(measurement.scenario)
+        if named and fields:
+            label = TableDevice(chip=named, ranks=1).label
+            fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
+        return Proposal(fields=fields, reason=f"{reason}.", asked=tuple(asked))
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:
@@ -63,19 +69,52 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
             return Proposal(reason=f"{unsaid}.")
         problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
         return Proposal(reason=f"What it says is no whole scenario: {problems}.")
-    why = next((one["why"] for one in likely if one["chip"] == named), "")
     on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
     notes = tuple(f"Assumed: {words}." for words in place.assumed)
-    return Proposal(scenario=scenario_to_json(scenario), fields=_fields(scenario, said, on), whole=True, notes=notes)
+    found = scenario_to_json(scenario)
+    return Proposal(scenario=found, fields=_fields(scenario, said, on), whole=True, notes=notes, asked=tuple(asked))
 
 
-def _lacking(said: Mapping[str, Any], chip: str | Chip) -> list[str]:
-    """What a log leaves out that nothing can be assumed for; its GPU alone can be asked for."""
+WORDS = {"model": "model", "global_batch": "global batch", "seq_len": "sequence length", "chip": "GPU"}
+
+
+def _lacking(said: Mapping[str, Any]) -> list[str]:
+    """What a log leaves out that nothing can be assumed for."""
     training = said.get("training") or {}
     lacking = [] if said.get("model") else ["model"]
-    lacking += [words for name, words in (("global_batch", "global batch"), ("seq_len", "sequence length"))
-                if not training.get(name)]  # fmt: skip
-    return [*lacking, *([] if chip else ["GPU"])] if lacking else []
+    return [*lacking, *(name for name in ("global_batch", "seq_len") if not training.get(name))]
+
+
+def _uncounted(measurement: Measurement) -> list[str]:
+    """``gpus`` where a log of whoever wrote the loop does not say how many there were; one is assumed."""
+    plan = measurement.scenario.get("plan") or {}
+    counted = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES)
+    return [] if counted or measurement.origin.format not in OF_NO_TRAINER else ["gpus"]
+
+
+def _read(said: Mapping[str, Any]) -> dict[str, Proposed]:
+    """What a file says of a scenario that is not whole."""
+    model = said.get("model")
+    name = model if isinstance(model, str) else str((model or {}).get("name", ""))
+    entry = next((one for one in catalog.entries("models") if name in (one.key, *one.aliases)), None)
+    fields = {"model.name": entry.label if entry else name or "a model without a name"} if model else {}
+    for part in ("plan", "training"):
+        fields |= {f"{part}.{field}": value for field, value in (said.get(part) or {}).items() if value != 1}
+    return {path: sure(value, "the file says so") for path, value in fields.items()}
+
+
+def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measurement:
+    """The measurement as its file would have it, had it said what somebody answers (``ASKABLE``, but its chip)."""
+    said = measurement.device.get(READ) or ({} if "cluster" in measurement.scenario else measurement.scenario)
+    plan, training = dict(said.get("plan") or {}), dict(said.get("training") or {})
+    training |= {name: answers[name] for name in ("seq_len", "global_batch") if name in answers}
+    world_size = int(answers.get("gpus", measurement.world_size))
+    if "gpus" in answers:
+        plan["dp"] = max(world_size // math.prod(plan.get(axis, 1) for axis in AXES if axis != "dp"), 1)
+    model = answers.get("model", said.get("model"))
+    scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}
+    warnings = tuple(one for one in measurement.warnings if one.code != UNSAID)
+    return replace(measurement, scenario=scenario, world_size=world_size, warnings=warnings)
 
 
 def _unsaid(lacking: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
@@ -18,8 +18,7 @@ from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whol
 Row = Mapping[str, Any]
 
 MIB = 2**20
-PARTS = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-MODE_PARTS = {"forward": PARTS[:1], "forward-backward": PARTS[:2], "step": PARTS}
+MODE_PARTS = {"forward": WORK_PHASES[:1], "forward-backward": WORK_PHASES[:2], "step": WORK_PHASES}
 FOREACH = ("default", "foreach")
 """Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
 

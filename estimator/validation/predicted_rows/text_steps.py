@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from estimator.cost.efficiency import Calibrated
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
-from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
+from estimator.validation.predicted_rows.steps import Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import precision_of, sharding_of
 
 BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
@@ -32,7 +32,7 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
         return {}
     scenario = scenario_of_text_row(row, place)
     one = estimated(scenario, place.calibration)
-    parts = {part: part_s(one, part) for part in PARTS}
+    parts = {part: part_s(one, part) for part in WORK_PHASES}
     return {
         **{f"{part}_s": seconds for part, seconds in parts.items()},
         "forward_backward_s": parts[Phase.FORWARD] + parts[Phase.BACKWARD],

@@ -15,8 +15,25 @@ const LEAST_PLACES = 2;
 const MOST_BARS = 24;
 const MOST_HELD = 20;
 const MOST_ROWS = 40;
+/** What tables call the length of a sequence. */
+const LENGTHS = [
+  "seq_len",
+  "seq",
+  "seqlen",
+  "seq_length",
+  "sequence",
+  "sequence_length",
+  "sequence_len",
+  "max_seq_len",
+  "max_seq_length",
+  "context",
+  "context_length",
+  "ctx",
+  "ctx_len",
+  "n_ctx",
+];
 /** Settings that a table is likely to sweep, the likeliest first. */
-const ACROSS = ["seq_len", "size_bytes", "bytes", "world_size", "ranks", "batch", "micro_batch", "time_s", "step"];
+const ACROSS = [...LENGTHS, "size_bytes", "bytes", "world_size", "ranks", "batch", "micro_batch", "time_s", "step"];
 
 const WIDTHS = ["d_model", "d_head", "head_dim"];
 const VERSIONS = ["implementation", "version", "compile", "precision", "causal", ...WIDTHS];
@@ -347,7 +364,11 @@ function generic(entries) {
   const settings = numeric.filter(
     (name) => !kindOf(name) && valuesOf(entries, name).filter(isNumber).length > LEAST_PLACES,
   );
-  const usual = ACROSS.find((name) => numeric.includes(name) && valuesOf(entries, name).length > 1);
+  // a time is what was measured, unless it is when something else was
+  const when = numeric.some((name) => !["", "s"].includes(kindOf(name)));
+  const usual = ACROSS.find(
+    (name) => numeric.includes(name) && valuesOf(entries, name).length > 1 && (name !== "time_s" || when),
+  );
   const texts = names.filter(
     (name) => !numeric.includes(name) && entries.some(({ row }) => typeof row[name] === "string"),
   );
@@ -361,7 +382,10 @@ function generic(entries) {
       !/_(?:std|min|max)_|^m(?:in|ax)_s$/.test(name) &&
       !(swept && isOtherName(entries, name, swept)),
   );
-  const figures = measured.length ? measured : numeric.filter((name) => name !== swept);
+  // a length or a batch is set, and no figure of its own, as long as there is any other
+  const others = numeric.filter((name) => name !== swept && !kindOf(name));
+  const told = others.filter((name) => !LENGTHS.includes(name));
+  const figures = measured.length ? measured : told.length ? told : others;
   const columns = figures.filter((name) => kindOf(name) === kindOf(figures[0])).slice(0, 4);
   if (!columns.length) return [];
   if (swept) {

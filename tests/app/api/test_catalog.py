@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import pytest
 from fastapi.testclient import TestClient
 
+from app.api.catalog import Catalog
 from app.disk import write_json
 from app.main import create_app
 from estimator.scenario import catalog as chips
@@ -79,6 +80,11 @@ def test_what_figures_show_is_named_in_the_order_of_an_estimate(client, catalog)
     axes = {one["key"]: one["label"] for one in catalog["axes"]}
     assert all(axes.values())
     assert set(axes) == {one["axis"] for one in found["collectives"]}
+
+
+def test_the_document_is_what_its_type_says_and_every_part_of_a_plan_has_an_axis(catalog):
+    assert set(catalog) == set(Catalog.__annotations__)
+    assert {f"plan.{field.name}" for field in fields(Plan)} <= set(catalog["axis_fields"])
 
 
 def test_defaults_are_legal(catalog):

@@ -269,6 +269,49 @@ def test_a_log_that_names_all_of_its_run_is_proposed_and_answered_in_one_go(clie
     client.delete(f"/api/uploads/{found['upload_id']}")
 
 
+RUN = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "asked", "answer"),
+    [
+        ("model", ["model"], "gpt2-xl"),
+        ("sequence", ["seq_len"], 1024),
+        ("batch", ["global_batch"], 64),
+        ("gpus", ["gpus"], 8),
+        ("gpu", ["chip"], "h100-sxm"),
+    ],
+)
+def test_what_a_log_leaves_out_is_asked_for_and_the_rest_of_it_kept(client, lacks, asked, answer):
+    def brought(run: dict) -> tuple[str, str]:
+        text = "".join(json.dumps({**run, "step": at, "step_time_s": 0.4 + at / 100}) + "\n" for at in range(4))
+        found = client.put("/api/uploads", params={"filename": "run.jsonl"}, content=text.encode()).json()
+        return found["upload_id"], f"/api/measurements/{found['measurements'][0]['id']}"
+
+    whole_upload, whole = brought(RUN)
+    expected = client.put(f"{whole}/device", json={"chip": "h100-sxm"}).json()
+    upload, where = brought({name: value for name, value in RUN.items() if name != lacks})
+    proposed = client.get(where).json()["proposed"]
+    assert proposed["asked"] == asked
+    said = {path: one["value"] for path, one in proposed["fields"].items() if one["sure"]}
+    known = {"model.name": "GPT-2 XL", "plan.dp": 8, "training.global_batch": 64, "training.seq_len": 1024}
+    gone = {"model": "model.name", "sequence": "training.seq_len", "batch": "training.global_batch", "gpus": "plan.dp"}
+    assert {path: said.get(path) for path in known if path != gone.get(lacks)} == {
+        path: value for path, value in known.items() if path != gone.get(lacks)
+    }
+    for wrong in ({"seq_len": 0}, {"gpus": True}, {"model": 5}, {"name": "x"}, [], {"model": "no-such-model"}):
+        assert client.put(f"{where}/answers", json=wrong).status_code == 422, wrong
+    known = client.put(f"{where}/answers", json={asked[0]: answer}).json()
+    assert known["scenario"] == expected["scenario"]
+    assert known["world_size"] == 8
+    assert known["prediction"]["step_time_s"] == expected["prediction"]["step_time_s"]
+    assert client.get(where).json()["proposed"] is None
+    other = [client.put(f"{one}/device", json={"chip": "l4"}).json()["scenario"] for one in (where, whole)]
+    assert other[0] == other[1], "another chip completes what was said anew"
+    client.delete(f"/api/uploads/{whole_upload}")
+    client.delete(f"/api/uploads/{upload}")
+
+
 def test_a_confirmed_scenario_answers_on_what_a_log_ran(client):
     found = client.put("/api/uploads", params={"filename": "megatron.log"}, content=MEGATRON.encode()).json()
     where = f"/api/measurements/{found['measurements'][0]['id']}"

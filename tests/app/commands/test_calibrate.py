@@ -49,4 +49,7 @@ def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("headroom: step.json: determine no constant")
     assert "python -m runners probes" in error
+    step.write_text(json.dumps(json.loads(PROBES.read_text()) | {"device": {}}))
+    assert run(["calibrate", str(step)]) == 2
+    assert capsys.readouterr().err.startswith("headroom: step.json: no device is named. Give one that says")
     assert not (tmp_path / "out.json").exists()

@@ -24,13 +24,16 @@ def test_a_mistake_of_the_program_is_told_with_its_remedy(tmp_path, capfd):
     assert said.startswith(f"headroom: {tmp_path / 'nothing.py'}: there is no such file")
     assert run(["trace", str(PROGRAM), "--out", str(tmp_path / "none" / "ops.json")]) == 2
     assert "there is no folder" in capfd.readouterr().err
+    assert run(["trace", "--", "--bogus"]) == 2
+    assert capfd.readouterr().err.startswith("headroom: --bogus: is no program. Give SCRIPT.py")
 
 
 def test_what_follows_the_dashes_reaches_the_program(tmp_path, capfd):
     script = tmp_path / "own.py"
-    script.write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
+    script.write_text("import sys; print(sys.argv[1:]); sys.exit('no such flag')")
     assert run(["trace", str(script), "--", "--lr", "0.1"]) == 1
     captured = capfd.readouterr()
     assert "['--lr', '0.1']" in captured.err
-    assert "\nheadroom: " in captured.err
+    assert "Traceback" not in captured.err, "an exit of its own has its own last line"
+    assert f"\nheadroom: {script}: ended: no such flag" in captured.err
     assert captured.out == ""

@@ -202,7 +202,8 @@ def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_sai
     assert found.scenario["plan"] == {"dp": 4, "tp": 2, "micro_batch": 2}
     asked = {"step": "PARAMETER", "data": {"train_batch_size": 64, "num_gpus": 8, "gpu_name": "Chip 9000"}}
     found = one(read(tmp_path, "DLLL " + json.dumps(asked) + "\n" + DLLOGGER))
-    assert (found.world_size, found.scenario, codes(found)) == (8, {}, {"settings-unsaid", "first-step-untimed"})
+    said = {"plan": {"dp": 8}, "training": {"global_batch": 64}}
+    assert (found.world_size, found.scenario, codes(found)) == (8, said, {"settings-unsaid", "first-step-untimed"})
     (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
     assert unsaid.startswith("The log does not say its model, sequence length, GPU, which")
     assert unsaid.endswith("; 'Chip 9000' is none that is known")

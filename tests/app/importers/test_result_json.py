@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from estimator.scenario.measurement import Kernel, MeasuredCollective, MeasuredM
 from tests.app.importers.reading import gz, read, refusal
 from tests.odd_json import SCALARS, documents
 
+ROOT = Path(__file__).parents[3]
 RESULT = Measurement(
     label="my run",
     origin=Origin(kind="run", format="step", producer="headroom", version="0.1.0"),
@@ -116,3 +118,12 @@ def test_wrong_types_in_every_field(tmp_path, changes):
     assert said.message
     assert said.remedy
     assert len(str(said)) < 3000
+
+
+def test_op_lists_that_were_taken_along_come_back_beside_their_measurements(tmp_path):
+    ops = json.loads((ROOT / "tests" / "reference" / "ops" / "gpt2.json").read_text())
+    both = {"measurements": [DOCUMENT, DOCUMENT | {"label": "another"}]}
+    assert read(tmp_path, json.dumps(both | {"op_lists": [None, ops]})).op_lists == (None, ops)
+    assert read(tmp_path, json.dumps(both)).op_lists == ()
+    for wrong in ({}, [ops] * 3, [{**ops, "calls": 5}]):
+        assert "op_lists" in refusal(tmp_path, json.dumps(both | {"op_lists": wrong})).place

@@ -175,7 +175,7 @@ def test_collectives_give_the_link():
     ("sources", "words"),
     [
         ([of([])], "determine no constant"),
-        ([of([], name="")], "name no device"),
+        ([of([], name="")], "no device is named"),
         ([of([], name="NVIDIA H200"), of([], name="NVIDIA A100-SXM4-80GB")], "several devices"),
         ([of([], name="abacus")], "abacus"),
     ],

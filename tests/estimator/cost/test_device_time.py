@@ -26,13 +26,13 @@ def kernel(phase: str, **rest) -> Op:
 @pytest.mark.parametrize(
     ("op", "direction", "component", "launched"),
     [
-        (product("forward"), "forward", "products", "forward"),
-        (product("backward"), "input", "products", "input"),
-        (product("backward", weight=True), "weight", "products", "weight"),
-        (product("forward", category="attention"), "forward", "attention products", "forward"),
-        (kernel("forward", category="attention"), "forward", "attention kernels", "forward"),
-        (kernel("backward"), "input", "kernels", "input"),
-        (again(kernel("forward")), "input", "kernels", "recomputed"),
+        (product("forward"), "forward", ("matmul", "gemm"), "forward"),
+        (product("backward"), "input", ("matmul", "gemm"), "input"),
+        (product("backward", weight=True), "weight", ("matmul", "gemm"), "weight"),
+        (product("forward", category="attention"), "forward", ("attention", "gemm"), "forward"),
+        (kernel("forward", category="attention"), "forward", ("attention", "kernels"), "forward"),
+        (kernel("backward"), "input", ("elementwise", "kernels"), "input"),
+        (again(kernel("forward")), "input", ("elementwise", "kernels"), "recomputed"),
     ],
 )
 def test_an_op_has_one_place(op, direction, component, launched):

@@ -180,3 +180,22 @@ def test_put_off_weight_gradients_start_autograd_for_each_product():
     assert put_off_products_s(eager, "zero-bubble", 7, e) == put_off_products_s(eager, "zero-bubble-v", 7, e) == 14
     assert put_off_products_s(eager, "1f1b", 7, e) == 0
     assert put_off_products_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero-bubble", 7, e) == 0
+
+
+def test_the_spread_between_ranks_is_what_the_forwards_of_two_ranks_of_one_host_differ_by():
+    """Forwards of DDP wait for nobody: where the host paces them, two ranks' differ as their hosts do, step by step."""
+    found = {}
+    for folder in ("h100_scripts", "h200_scripts/two"):
+        for path in sorted((REFERENCE / folder).glob("*ddp*.json")):
+            one = json.loads(path.read_text(encoding="utf-8"))
+            if one["phases_s"]["host_wait"] < 0.06 * statistics.median(one["steps_s"]):
+                continue
+            pairs = zip(
+                *([math.log(step["forward"]) for step in rank] for rank in one["samples"]["ranks"]), strict=True
+            )
+            found[path.stem] = math.sqrt(statistics.fmean(statistics.variance(pair) for pair in pairs))
+    assert len(found) == 8
+    known = efficiencies("default").ranges["host_spread"]
+    assert math.sqrt(statistics.fmean(one**2 for one in found.values())) == pytest.approx(known.value, rel=0.05)
+    assert sorted(found.values())[-1] == pytest.approx(known.high, rel=0.05)
+    assert sum(known.low < one < known.high + 0.01 for one in found.values()) == 7

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.efficiency import efficiencies
-from estimator.cost.slowest_chip import COMPUTE, of_slowest
+from estimator.cost.efficiency import COMPUTE, efficiencies, efficiencies_for, under_power_limit
+from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate.estimate import estimate
+from estimator.scenario import catalog
 from tests.estimator.examples import LLAMA, scenario
 
 E = efficiencies("default")
@@ -44,3 +45,34 @@ def test_a_larger_cluster_has_longer_steps_where_nothing_else_grows():
         return estimate(scenario(LLAMA, plan=plan, seq_len=4096, precision="bf16")).breakdown_s["matmul"]
 
     assert compute_s(1) < compute_s(4) < compute_s(64) < 1.05 * compute_s(1)
+
+
+def test_a_power_limit_takes_the_cube_root_of_itself_from_matrix_units_alone():
+    hopper = efficiencies("hopper")
+    chip = replace(catalog.chip("h100-sxm"), power_limit_frac=0.512)
+    limited = efficiencies_for(chip, replace(hopper, device=chip.name))
+    for name in COMPUTE:
+        whole = hopper.ranges[name]
+        assert getattr(limited, name) == pytest.approx(0.8 * whole.value)
+        # A third of the power that does not fall leaves the square root, what is not always drawn the fifth.
+        assert limited.ranges[name].low == pytest.approx(0.512**0.5 * whole.low)
+        assert limited.ranges[name].high == pytest.approx(0.512**0.2 * whole.high)
+    same = set(hopper.ranges) - set(COMPUTE)
+    assert all(getattr(limited, name) == getattr(hopper, name) for name in same)
+    assert under_power_limit(hopper, 1.0) is hopper, "no limit, and the same object for what is kept by it"
+
+
+def test_under_a_power_limit_products_are_slower_and_what_memory_binds_is_not():
+    def found(limit_frac: float):
+        one = scenario(LLAMA, plan={"micro_batch": 4}, seq_len=4096, precision="bf16")
+        chip = replace(one.cluster.chip, power_limit_frac=limit_frac)
+        return estimate(replace(one, cluster=replace(one.cluster, chip=chip)))
+
+    whole, limited, half = found(1.0), found(5 / 7), found(0.5)
+    slower = [one.breakdown_s["matmul"] / whole.breakdown_s["matmul"] for one in (limited, half)]
+    # What memory binds of a product does not follow its rate.
+    assert 1.05 < slower[0] < (7 / 5) ** (1 / 3) + 0.005
+    assert slower[0] < slower[1] < 2 ** (1 / 3) + 0.01
+    for name in ("elementwise", "optimizer"):
+        assert limited.breakdown_s[name] == pytest.approx(whole.breakdown_s[name])
+    assert limited.interval_s[1] / limited.step_time_s > whole.interval_s[1] / whole.step_time_s

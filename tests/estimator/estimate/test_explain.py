@@ -9,11 +9,12 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.explain import CAUSES, assumptions, memory_problems
+from estimator.estimate.explain import assumptions, memory_problems
 from estimator.estimate.report import MemoryOfStage
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
+from estimator.scenario.breakdown import MEMORY_KINDS, SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
+from estimator.scenario.problems import Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.scenario.units import bytes_text
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, document, flawless, scenario
@@ -25,17 +26,13 @@ def said_of(one: Scenario) -> str:
     return " ".join(assumptions(one, E, assembled(one, E).timing.one))
 
 
-def test_every_category_has_a_cause():
-    assert set(CAUSES) == set(CATEGORIES)
-
-
 def test_the_sentence_names_the_largest_part_with_its_share():
     found = estimate(scenario(LLAMA, seq_len=4096))
     name = max(found.breakdown_s, key=lambda category: found.breakdown_s[category])
     share = found.breakdown_s[name] / found.step_time_s
     assert found.limits.startswith(name.capitalize())
     assert f"({share:.0%})" in found.limits
-    assert found.limits.endswith(CAUSES[name])
+    assert found.limits.endswith(SHOWN_CATEGORIES[name].binds)
 
 
 @pytest.mark.parametrize(
@@ -230,8 +227,12 @@ def reserved(document: dict, **plan) -> float:
 
 
 def advice(document: dict) -> str:
+    return lacking(document).remedy
+
+
+def lacking(document: dict) -> Problem:
     (problem,) = estimate(scenario_from_json(document)).problems
-    return problem.remedy
+    return problem
 
 
 def test_what_saves_most_comes_first_with_what_it_saves():
@@ -250,6 +251,7 @@ def test_what_is_advised_together_fits():
     assert said.startswith("Choose sharding fsdp (saves ")
     assert " and recompute full (saves " in said
     assert said.endswith(f": {bytes_text(fits)}, which fits.")
+    assert lacking(data).remedy_kind == "together"
     (after,) = estimate(scenario_from_json({**data, "plan": {**data["plan"], "sharding": "fsdp"}})).problems
     assert "recompute full" in after.remedy
     both = {**data, "plan": {**data["plan"], "sharding": "fsdp", "recompute": "full"}}
@@ -265,6 +267,7 @@ def test_where_one_change_is_enough_each_of_these_fits():
     }
     said = advice(data)
     assert said.endswith("each alone fits.")
+    assert lacking(data).remedy_kind == "each"
     assert reserved(data, recompute="full") < 80e9
     assert f"micro_batch 1 ({bytes_text(reserved(data, micro_batch=1))})" in said
 
@@ -293,6 +296,7 @@ def test_what_nothing_helps_needs_another_chip():
         "plan": {"recompute": "full", "offload": "optimizer"},
         "training": {"seq_len": 128, "global_batch": 1},
     }
+    assert lacking(with_memory(data, 1e6)).remedy_kind == "short"
     assert advice(with_memory(data, 1e6)) == "No change of the plan helps: take more chips, or chips with more memory."
     open_to_change = {**data, "plan": {}}
     assert advice(with_memory(open_to_change, 1e6)).endswith(

@@ -94,6 +94,8 @@ HARDWARE_NAMES = {
     "NVIDIA H200": "h200-sxm",
     "Tesla V100-SXM2-32GB": "v100-32gb",
     "TPU v5p": "tpu-v5p",
+    "TPU v5e": "tpu-v5e",
+    "TPU v5 lite": "tpu-v5e",
 }
 
 MODEL_NAMES = {
@@ -209,6 +211,7 @@ DENSE_BF16_FLOPS_PER_S = {
     "l40s": 362.05e12,
     "gh200": 989.4e12,
     "tpu-v5p": 459e12,
+    "tpu-v5e": 197e12,
     "v100-32gb": 0.0,
 }
 

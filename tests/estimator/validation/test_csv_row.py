@@ -359,6 +359,21 @@ def test_megatrons_newer_recipes_for_blackwell_fuse_experts_and_send_tokens_once
     assert ("experts = fused" in said) == (experts == "fused")
 
 
+@pytest.mark.parametrize(
+    ("model", "fused_at_first"),
+    [
+        ({"model": "Qwen3-30B-A3B", "n_layers": "48", "d_model": "2048", "n_heads": "32"}, True),
+        ({"model": "GPT-OSS-120B", "n_layers": "36", "d_model": "2880", "n_heads": "64"}, False),
+    ],
+)
+def test_experts_that_the_first_fused_kernels_refused_may_have_run_unfused(model, fused_at_first):
+    row = {**ROW, "hardware": "GB200", "n_gpus": "8", "tp": "1", "pp": "1", "dp": "8", "ep": "8", "precision": "MXFP8",
+           "framework": "megatron", "source": "archive 26.06 NeMo Container", **model}  # fmt: skip
+    assert read(**row).training.experts == "fused"
+    others = {one.training.experts for one in scenario_of_row(row).alternatives}
+    assert others == ({"fused"} if fused_at_first else {"fused", "default"})
+
+
 def test_torchtitans_pipelines_of_2024_had_as_many_micro_batches_as_stages():
     row = {"framework": "torchtitan", "micro_batch": "", "tp": "1", "pp": "4", "dp": "4", "global_batch": "128"}
     older = {**row, "notes": "measured 2024-12"}

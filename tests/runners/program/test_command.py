@@ -69,7 +69,7 @@ def test_what_follows_two_dashes_is_the_programs():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. See the trace above"),
+        ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. The traceback above is the program's own"),
         ("import flash_nothing", "Install it beside Headroom"),
         ("import os; os.environ['LOCAL_RANK']", "it reads LOCAL_RANK, which torchrun sets. Say how many"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),

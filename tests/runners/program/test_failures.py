@@ -39,7 +39,7 @@ def fetched():
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (SystemExit(2), "ended by itself, with status 2. What it says of that stands above"),
+        (SystemExit(2), "ended by itself, with status 2. Its own last line, above, says why"),
         (SystemExit("no GPU"), "ended: no GPU"),
         (urllib.error.URLError("no such host"), "wants what only a network has"),
         (not_found(), "wants what only a network has"),
@@ -53,7 +53,7 @@ def fetched():
             RuntimeError("There was no fake impl registered for <CustomOpDef(mine::f)>. This is necessary"),
             "mine::f: cannot run on shapes alone. Say what it does to shapes",
         ),
-        (ValueError("cannot"), "failed: ValueError: cannot. See the trace above"),
+        (ValueError("cannot"), "failed: ValueError: cannot. The traceback above is the program's own"),
     ],
 )
 def test_a_failure_says_the_way_out(error, said):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.importers.text.values.devices import of_name
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
@@ -83,7 +83,7 @@ _HELD = ("reserved_bytes", "max_memory_reserved_bytes", "peak_memory_reserved_by
 def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warnings: list[Warning]) -> dict[str, float]:
     """Medians in s of forward, backward and optimizer, but of the first row; {} where they are not nearly a step."""
     phases = {}
-    for phase in _PHASES:
+    for phase in WORK_PHASES:
         each = [row[f"{phase}_s"] for row in rows[1:] if isinstance(row.get(f"{phase}_s"), float)]
         if each and len(each) == len(rows) - 1:
             phases[phase] = statistics.median(each)
@@ -95,7 +95,6 @@ def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warni
     return phases
 
 
-_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 _LEAST_OF_STEP, _MOST_OF_STEP = 0.9, 1.02
 
 

@@ -159,18 +159,20 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
                ((said.model, model), (said.gpu, chips)) if text and not known]  # fmt: skip
         message = f"The log does not say its {', '.join(unsaid)}, which a prediction of its step needs"
         warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
-    return replace(
-        log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model) if model else {}
-    )
+    return replace(log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model))
 
 
-def _scenario(said: Said, model: str | dict[str, Any]) -> dict[str, Any]:
-    plan: dict[str, Any] = {"dp": said.dp, **said.degrees}
+def _scenario(said: Said, model: str | dict[str, Any] | None) -> dict[str, Any]:
+    """What is said of a scenario; {} where neither model nor batch nor length is."""
+    if not (model or said.global_batch or said.micro_batch or said.seq_len):
+        return {}
+    plan: dict[str, Any] = {**({"dp": said.dp} if said.world_size else {}), **said.degrees}
     if said.micro_batch:
         plan["micro_batch"] = said.micro_batch
     plan |= {name: value for name in ("sharding", "recompute") if (value := getattr(said, name))}
     training = {name: getattr(said, name) for name in ("seq_len", "global_batch", "precision", "framework")}
-    return {"model": model, "plan": plan, "training": {name: value for name, value in training.items() if value}}
+    stated = {name: value for name, value in training.items() if value}
+    return {**({"model": model} if model else {}), "plan": plan, "training": stated}
 
 
 def _first(settings: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -69,7 +69,8 @@ export class FigureCard {
         ["CSV", () => this.figure && download(file("csv"), csv(this.figure.table))],
         [
           "JSON",
-          () => this.figure && download(file("json"), panelJson(title, [this.figure.table]), "application/json"),
+          async () =>
+            this.figure && download(file("json"), await panelJson(title, [this.figure.table]), "application/json"),
         ],
       ],
     });

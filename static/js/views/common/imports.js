@@ -10,6 +10,7 @@ import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
 import { isConfig, modelOf, traceOptions } from "./configFile.js";
 import { createPreview } from "./preview.js";
+import { arrange, forgetLine, keepLine } from "./kept.js";
 import { announce, byId, h, icon } from "./dom.js";
 import { documentOf, openDocument } from "./takeAlong.js";
 import { toast, trying } from "./toast.js";
@@ -101,36 +102,10 @@ export function traceFile(file) {
   importBlob(file, file.name, { path: `/api/traces?${new URLSearchParams(options)}&`, word });
 }
 
-const closeAll = h("button", {
-  type: "button",
-  class: "close-all",
-  text: "Close all",
-  onclick: () => {
-    for (const card of lines()) /** @type {HTMLElement | null} */ (card.querySelector(".dismiss"))?.click();
-  },
-});
-const lines = () => [...byId("kept").querySelectorAll(".import")];
-
 /** @param {Element} card @param {boolean} yes */
 function fold(card, yes) {
   card.classList.toggle("folded", yes);
   card.querySelector(".title")?.setAttribute("aria-expanded", String(!yes));
-}
-
-/** Several lines can be closed at once. */
-function arrange() {
-  if (lines().length > 1) byId("kept").prepend(closeAll);
-  else closeAll.remove();
-}
-
-/** What is to be read leaves the tray, the newest first, and comes in sight. @param {HTMLElement} card */
-function keep(card) {
-  fold(card, true);
-  const kept = byId("kept");
-  kept.prepend(card);
-  arrange();
-  kept.scrollTop = 0;
-  kept.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string, columns?: string, done?: () => Promise<void>}} [how] */
@@ -162,6 +137,11 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
   const remove = () => {
     card.remove();
     arrange();
+  };
+  /** What is to be read leaves the tray. */
+  const keep = () => {
+    fold(card, true);
+    keepLine(card, filename);
   };
   let cancel = () => {
     queue.splice(queue.indexOf(start), 1);
@@ -216,8 +196,10 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     if (first) await trying(openMeasurement(first.id));
     // not before: it is deleted by that, and would be asked for
     if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
-    if (first && !warnings.length && !same_as) setTimeout(remove, DONE_MS);
-    else keep(card);
+    if (first && !warnings.length && !same_as) {
+      forgetLine(filename);
+      setTimeout(remove, DONE_MS);
+    } else keep();
   }
 
   /** @param {ApiError} error */
@@ -228,7 +210,7 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     card.setAttribute("role", "alert");
     status.className = "";
     status.replaceChildren(h("b", { class: "worse", text: "Not imported. " }), error.message);
-    keep(card);
+    keep();
     return undefined;
   }
   queue.push(start);

@@ -1,8 +1,7 @@
 /** The menu of a card by which it is taken along: pictures, tables and JSON that opens again as this state of the page. */
 import { csv } from "../../format.js";
-import { pageDocument } from "../../pageDocument.js";
-import { state } from "../../state.js";
 import { download, h, icon } from "./dom.js";
+import { pageNow } from "./pageNow.js";
 import { trying } from "./toast.js";
 
 /** @typedef {import("../../types.js").Table} Table */
@@ -53,7 +52,7 @@ export function createSave({ title, choices, mark = "" }) {
 export const fileName = (name) => name.replace(/[^\w.-]+/g, "-");
 
 /** A panel's numbers with their units, beside what opens them again. @param {string} title @param {Table[]} tables */
-export function panelJson(title, tables) {
+export async function panelJson(title, tables) {
   const panel = {
     title,
     tables: tables.map(({ columns, rows }) => ({
@@ -61,7 +60,7 @@ export function panelJson(title, tables) {
       rows,
     })),
   };
-  return JSON.stringify({ ...pageDocument(state), panel }, null, 1);
+  return JSON.stringify({ ...(await pageNow()), panel }, null, 1);
 }
 
 /**
@@ -73,7 +72,8 @@ export function createTableSave({ title, name, tables }) {
     const all = tables();
     all.forEach((table, at) => download(fileName(`${name()}${all.length > 1 ? `-${at + 1}` : ""}.csv`), csv(table)));
   };
-  const saveJson = () => download(fileName(`${name()}.json`), panelJson(title, tables()), "application/json");
+  const saveJson = async () =>
+    download(fileName(`${name()}.json`), await panelJson(title, tables()), "application/json");
   return createSave({
     title,
     choices: [

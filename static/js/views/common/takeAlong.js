@@ -2,12 +2,13 @@
 import { describe } from "../../scenario.js";
 import { readUrl } from "../../actions.js";
 import { ApiError } from "../../api.js";
-import { documentIn, pageDocument, renamed } from "../../pageDocument.js";
+import { documentIn, renamed } from "../../pageDocument.js";
 import { reportHtml } from "../../report.js";
 import { state } from "../../state.js";
 import { upload } from "../../upload.js";
 import { byId, download, h } from "./dom.js";
 import { cardOf } from "./figure.js";
+import { pageNow } from "./pageNow.js";
 import { aboutFigures, onPaper } from "./paper.js";
 import { fileName } from "./save.js";
 
@@ -72,13 +73,13 @@ export async function saveReport() {
     body,
     figures,
     plotly: await fetch(script.src).then((answer) => answer.text()),
-    page: pageDocument(state),
+    page: await pageNow(),
   });
   download(`${fileTitle()}.html`, html, "text/html");
 }
 
-export const savePage = () =>
-  download(`${fileTitle()}.json`, JSON.stringify(pageDocument(state), null, 1), "application/json");
+export const savePage = async () =>
+  download(`${fileTitle()}.json`, JSON.stringify(await pageNow(), null, 1), "application/json");
 
 /** The document in a file that this page wrote, null for every other file. @param {Blob} blob */
 export async function documentOf(blob) {
@@ -94,14 +95,16 @@ export async function documentOf(blob) {
  * @param {import("../../pageDocument.js").PageDocument} found @param {string} filename
  * @returns {Promise<{imported: number, refused: string[]}>}
  */
-export async function openDocument({ link, measurements }, filename) {
+export async function openDocument({ link, measurements, op_lists = {} }, filename) {
   const here = new Set((state.measurements ?? []).map(({ id }) => id));
   /** @type {Map<string, string>} */
   const names = new Map();
   /** @type {string[]} */
   const refused = [];
   for (const one of measurements.filter(({ id }) => !here.has(id))) {
-    const sent = new Blob([JSON.stringify({ measurements: [one] })], { type: "application/json" });
+    const sent = new Blob([JSON.stringify({ measurements: [one], op_lists: [op_lists[one.id] ?? null] })], {
+      type: "application/json",
+    });
     try {
       const { measurements: came } = await upload(sent, filename.replace(/\.html$/, ".json"), () => {}).done;
       if (came.length) names.set(one.id, came[0].id);

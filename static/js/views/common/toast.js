@@ -1,6 +1,7 @@
 /** Short answers to what a person just did, at the foot of the page. */
 import { ApiError } from "../../api.js";
 import { byId, h, icon } from "./dom.js";
+import { arrange, keepLine } from "./kept.js";
 
 const SHOWN_MS = 2600;
 const MOST = 3;
@@ -21,7 +22,7 @@ export function toast(text) {
 export function notice(text) {
   const close = h(
     "button",
-    { type: "button", class: "dismiss", "aria-label": "Dismiss", onclick: () => note.remove() },
+    { type: "button", class: "dismiss", "aria-label": "Dismiss", onclick: () => (note.remove(), arrange()) },
     icon("close"),
   );
   const note = h(
@@ -30,7 +31,7 @@ export function notice(text) {
     h("div", { class: "head" }, h("b", { text: "Not all of it is known" }), close),
     h("p", { text }),
   );
-  byId("kept").prepend(note);
+  keepLine(note, text);
 }
 
 /** @param {string} text @param {string} said  what the toast says */

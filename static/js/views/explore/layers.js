@@ -78,7 +78,10 @@ export function createLayers({ name }) {
           title: "Per layer",
           choices: [
             ["CSV", () => (mode === 2 ? every.save() : download(`${name()}-ops.csv`, csv(table())))],
-            ["JSON", () => download(`${name()}-ops.json`, panelJson("Per layer", [table()]), "application/json")],
+            [
+              "JSON",
+              async () => download(`${name()}-ops.json`, await panelJson("Per layer", [table()]), "application/json"),
+            ],
           ],
         }),
       ),

@@ -8,7 +8,7 @@ import { categoryIn } from "../../figures/base.js";
 import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName, isTraced } from "../../measured.js";
-import { confirmDevice, confirmScenario } from "../../measurements.js";
+import { confirmAnswers, confirmDevice, confirmScenario } from "../../measurements.js";
 import { complete, describe, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { breakable, h, put } from "../common/dom.js";
@@ -16,6 +16,7 @@ import { asksDevice, chipMeant, chipOptions, likelyWords } from "../common/quest
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
+import { createMissing, readWords } from "./missing.js";
 
 /**
  * What lays the ops out: the parameter of the address, the layout that allows it, its label; `short` stands before a
@@ -244,31 +245,54 @@ function twoPredictions(own, form) {
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
 function createProposal() {
   const sub = h("span", { class: "sub" });
-  const chip = h("select", { onchange: () => void trying(confirmDevice(chipMeant(chip.value))) });
+  const missing = createMissing(() => {
+    confirm.disabled = !isAnswered();
+  });
+  const chip = h("select", { onchange: () => answer() });
   const why = h("small", { class: "quiet" });
   const device = h("p", { class: "device" }, h("span", { class: "quiet", text: "On what? " }), chip, " ", why);
   const acts = h("div", { class: "choices" });
   const words = h("div", {});
+  const readAs = h("b");
+  const what = h("p", {}, h("span", { class: "quiet", text: "What was this? " }), readAs, " ", missing.element);
+  const confirm = h("button", { type: "button", class: "primary", text: "Confirm" });
   const scroller = createScroller("Proposed scenario", "tall");
   const element = h(
     "section",
     { class: "card", id: "proposal" },
     h("header", {}, h("h3", { text: "Its scenario" }), sub),
+    what,
     words,
     device,
     acts,
     scroller.element,
   );
 
+  const isAnswered = () => Boolean(missing.answers() && chip.value);
+  let asking = ""; // the measurement whose chip is chosen
+
   /** @param {string} text @param {string} kind @param {() => void} act */
   const button = (text, kind, act) => h("button", { type: "button", class: kind, text, onclick: act });
+
+  /** Where the file leaves something out, the chip waits for the rest and for the button. @param {boolean} [confirmed] */
+  function answer(confirmed = false) {
+    const asked = state.measurement?.proposed?.asked ?? [];
+    if (!asked.length) return void trying(confirmDevice(chipMeant(chip.value)));
+    const given = missing.answers();
+    if (confirmed && given) void trying(confirmAnswers({ ...given, chip: chipMeant(chip.value) }));
+    else confirm.disabled = !isAnswered();
+    return undefined;
+  }
 
   function update() {
     const { measurement, measuredScenario, scenario, catalog } = state;
     if (!measurement) return;
     const found = measurement.proposed;
+    const open = measuredScenario ? [] : (found?.asked ?? []);
+    missing.update(measurement, open);
     const its = measurement.expected ? "profile" : "run";
-    device.hidden = Boolean(measuredScenario) || its === "profile" || !asksDevice(measurement);
+    device.hidden = Boolean(measuredScenario) || its === "profile" || !(open.length || asksDevice(measurement));
+    what.hidden = true;
     if (measuredScenario) {
       put(sub, "confirmed");
       const { expected, prediction, id } = measurement;
@@ -293,27 +317,26 @@ function createProposal() {
     const ran = deviceName(measurement);
     const reason = found ? found.reason : `It does not say what ran${ran ? ` on ${ran}` : ", nor on what"}.`;
     const proposed = found?.scenario ? complete(found.scenario, catalog) : null;
-    const asked = proposed && its === "run" ? describe(proposed, catalog) : "";
+    const asked = its === "run" && found ? (proposed ? describe(proposed, catalog) : readWords(found)) : "";
+    what.hidden = !asked && !open.length;
+    put(readAs, asked);
     words.replaceChildren(
-      ...(asked ? [h("p", {}, h("span", { class: "quiet", text: "What was this? " }), h("b", { text: asked }))] : []),
       ...[reason, ...(found?.notes ?? [])].filter(Boolean).map((text) => h("p", { class: "hint", text })),
     );
     if (!device.hidden) {
       const now = String(measurement.device.candidates?.[0]?.chip ?? "");
-      const chosen = proposed ? now : "";
+      const chosen =
+        open.length && asking === measurement.id && chip.value ? chip.value : proposed || open.length ? now : "";
+      asking = measurement.id;
       chipOptions(chip, measurement, chosen);
       chip.setAttribute("aria-label", `${measurement.label || measurement.id}: ran on`);
       put(why, chosen ? likelyWords(measurement, chosen) : "");
     }
+    confirm.onclick = () => (device.hidden && proposed ? void trying(confirmScenario(proposed)) : answer(true));
+    confirm.disabled = open.length > 0 && !isAnswered();
     acts.replaceChildren(
       ...[
-        proposed &&
-          found?.whole &&
-          button(
-            "Confirm",
-            "primary",
-            () => void trying(device.hidden ? confirmScenario(proposed) : confirmDevice(chipMeant(chip.value))),
-          ),
+        (open.length > 0 || (proposed && found?.whole)) && confirm,
         proposed &&
           !same(proposed, scenario) &&
           button(found?.whole ? "Correct it first" : "Open it as a training step", "ghost", () =>

@@ -114,7 +114,7 @@ export function createRemedies() {
     };
     const best = found.best.slice(0, MOST);
     // more changes at once may, which the problem of memory says
-    const said = estimate.problems.some(({ remedy }) => remedy.endsWith("which fits."));
+    const said = estimate.problems.some(({ remedy_kind }) => ["each", "together"].includes(remedy_kind ?? ""));
     const none = lacking
       ? `No neighbouring plan fits${said ? "; what is said above does, together" : ": take more chips, or chips with more memory"}.`
       : `None of ${found.tried} neighbouring plans is faster by 1 %.`;

@@ -41,6 +41,8 @@ const LOCKABLE = [
 const USUAL_TOKENS = 5e5;
 /** What a large run of today takes in a step. */
 const LARGE_TOKENS = 4e6;
+const LARGE_SOURCE =
+  "Llama 2 70B took 4 M (arXiv 2307.09288, section 2.2), Llama 3 405B 4 M to 16 M (arXiv 2407.21783, section 3.4.1)";
 /** Tokens of a step for each chip that keep it busy beside what it exchanges. */
 const CHIP_TOKENS = 16_384;
 
@@ -268,6 +270,7 @@ export function createSearchForm() {
     const few = !small && (each < USUAL_TOKENS || scenario.training.global_batch < mostChips());
     const kept = `${short(each)} tokens a step, the batch of Explore`;
     put(stepWords, small ? `${kept}; large runs take 1 M to 16 M: ` : few ? `${kept}: ` : kept);
+    step.title = small ? LARGE_SOURCE : "";
     larger.hidden = !small && !few;
     put(larger, small ? "take 4 M" : `take ${count(usualBatch())} sequences`);
     larger.onclick = small ? takeLargeBatch : () => setField("training.global_batch", usualBatch());

@@ -55,3 +55,15 @@ def test_arithmetic_of_many_calls():
     assert flops.tolist()[0] == flops.tolist()[3] == 48.0
     assert moved.tolist()[0] == 2.0 * (6 + 12 + 8)
     assert np.isnan(flops[[1, 2, 4]]).all()
+
+
+def test_a_gradient_of_weights_has_the_shapes_of_the_op_around_it():
+    places, whole = [2, 64, 8, 8], "aten::cudnn_convolution_backward"
+    kernels = [[64, 64, 1, 1], [64, 64, 3, 3]]
+    calls = [
+        call
+        for kernel in kernels
+        for call in ((whole, [places, places, kernel]), (f"{whole}_weight", [[], places, places]))
+    ]
+    flops, _ = arithmetic_of(trace(*calls), np.array([1, 3]))
+    assert flops.tolist() == [2.0 * 2 * 64 * 8 * 8 * 64 * size for size in (1, 9)]

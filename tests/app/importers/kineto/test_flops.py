@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.importers.kineto.flops import arithmetic, score_size, touches_scores
+from app.importers.kineto.flops import arithmetic, results_of, score_size, touches_scores
 
 
 def shape(dims, kind="c10::BFloat16", concrete=()):
@@ -39,6 +39,25 @@ def test_convolution_forward_and_backward():
     assert arithmetic("aten::convolution_backward", shape(dims, "float", backward))[0] == 2 * each
     backward[-1] = "[False, True, True]"
     assert arithmetic("aten::convolution_backward", shape(dims, "float", backward))[0] == each
+
+
+def test_a_convolution_without_its_strides_is_known_by_its_backward_alone():
+    entering, weight, leaving = [2, 3, 32, 32], [8, 3, 3, 3], [2, 8, 16, 16]
+    each = 2.0 * (2 * 8 * 16 * 16) * (3 * 3 * 3)
+    forward = shape([entering, weight, [], [], [], [], [], []])
+    prefix = "aten::cudnn_convolution"
+    assert arithmetic(prefix, forward) == (None, None)
+    assert arithmetic(f"{prefix}_backward_input", shape([[], leaving, weight, [], []]))[0] == each
+    assert arithmetic(f"{prefix}_backward_input", shape([[], leaving]))[0] is None
+    for name, dims in (
+        (f"{prefix}_backward", [entering, leaving, weight]),
+        ("aten::convolution_backward", [leaving, entering, weight]),
+    ):
+        told = results_of([(name, shape(dims)), ("aten::mm", shape([[2, 3], [3, 4]]))])
+        assert arithmetic(prefix, forward, told)[0] == each
+    other = [entering, [2, 8, 15, 15], weight]
+    told = results_of([(f"{prefix}_backward", shape(dims)) for dims in ([entering, leaving, weight], other)])
+    assert arithmetic(prefix, forward, told) == (None, None), "two results contradict"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, refusal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def read_cells(path: Path, largest_bytes: int) -> list[tuple[int, list[str]]]:
 
     try:
         if path.stat().st_size > largest_bytes:
-            raise _refused(path, f"is longer than {largest_bytes} bytes", "Split it.")
+            raise refusal(str(path), f"is longer than {largest_bytes} bytes", "Split it.")
         if path.suffix.lower() == ".xlsx":
             frame, lines = pd.read_excel(path, header=None, dtype=str, na_filter=False), []
         else:
@@ -49,12 +49,12 @@ def read_cells(path: Path, largest_bytes: int) -> list[tuple[int, list[str]]]:
         lines += [[str(cell) for cell in row] for row in filled.itertuples(index=False)]
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        raise _refused(path, message, "Give the path of a file that exists.") from None
+        raise refusal(str(path), message, "Give the path of a file that exists.") from None
     except InputProblems:
         raise
     except Exception as error:  # whatever a damaged file makes of the libraries
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise _refused(path, f"cannot be read as {path.suffix}: {first}", "Write it again, or use CSV.") from None
+        raise refusal(str(path), f"cannot be read as {path.suffix}: {first}", "Write it again, or use CSV.") from None
     return [(number, cells) for number, cells in enumerate(lines, 1) if any(cell.strip() for cell in cells)]
 
 
@@ -76,12 +76,8 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
                         cell.data_type = "s"
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
-        raise _refused(path, message, "Name a file that you may write.") from None
+        raise refusal(str(path), message, "Name a file that you may write.") from None
 
 
 def _excel_text(value: object) -> object:
     return _CONTROL.sub("", value)[:EXCEL_CELL_CHARACTERS] if isinstance(value, str) else value
-
-
-def _refused(path: Path, message: str, remedy: str) -> InputProblems:
-    return InputProblems([Problem(field=str(path), message=message, remedy=remedy)])

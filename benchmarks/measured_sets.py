@@ -17,7 +17,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.steps import scenario_of_grid_row, scenario_of_variant_row
+from estimator.validation.predicted_rows.steps import Row, scenario_of, variant_plan
 from estimator.validation.score import Predicted, largest_of, predict_rows
 from runners.job import read_measurement
 
@@ -44,7 +44,15 @@ BUNDLED = {
     "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
-SCENARIOS = {"step": scenario_of_grid_row, "ddp": scenario_of_variant_row}
+
+
+def _of_variant(row: Row, place: TableDevice) -> Scenario | None:
+    plan = variant_plan(row)
+    return scenario_of(row, place, plan) if plan else None
+
+
+SCENARIOS = {"step": scenario_of, "ddp": _of_variant}
+"""The scenario of a row, by the benchmark that measured it; None where it is of no plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +73,15 @@ class Scored:
     open_frac: tuple[float, float] = (1.0, 1.0)
     low: float | None = None
     high: float | None = None
+    memory_low: float | None = None
+    memory_high: float | None = None
+
+    @property
+    def memory_covered(self) -> bool | None:
+        """Whether the measured peak lies in its interval, whose ends are ratios to the predicted one."""
+        if self.memory is None or self.memory_low is None or self.memory_high is None:
+            return None
+        return self.memory_low <= 1 / (1 + self.memory / 100) <= self.memory_high
 
     @property
     def covered(self) -> bool | None:
@@ -189,6 +206,8 @@ def _of_row(row: Predicted) -> Scored:
         open_frac=row.open_frac,
         low=row.low_s / row.step_s,
         high=row.high_s / row.step_s,
+        memory_low=row.peak_low_bytes / row.peak_bytes,
+        memory_high=row.peak_high_bytes / row.peak_bytes,
         naive=row.naive_error_pct,
         peers=row.peers_error_pct,
     )
@@ -222,6 +241,8 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         measured_s=step_s,
         low=one.interval_s[0] / one.step_time_s,
         high=one.interval_s[1] / one.step_time_s,
+        memory_low=one.memory.interval_bytes[0] / one.memory.peak_bytes,
+        memory_high=one.memory.interval_bytes[1] / one.memory.peak_bytes,
     )
 
 
@@ -235,8 +256,8 @@ def _of_table(path: Path) -> list[Scored]:
         return 100 * (columns[name] / row[name] - 1) if name in columns else None
 
     def interval(row: Any) -> dict[str, Any]:
-        scenario_of = SCENARIOS.get(measured.origin.format)
-        scenario = scenario_of(row, place) if scenario_of else None
+        of = SCENARIOS.get(measured.origin.format)
+        scenario = of(row, place) if of else None
         if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
             return {}
         one = estimate(scenario)
@@ -247,6 +268,8 @@ def _of_table(path: Path) -> list[Scored]:
             "measured_s": row.get("step_s"),
             "low": low,
             "high": high,
+            "memory_low": one.memory.interval_bytes[0] / one.memory.peak_bytes,
+            "memory_high": one.memory.interval_bytes[1] / one.memory.peak_bytes,
         }
 
     return [

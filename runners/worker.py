@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.measurement import Measurement, Origin, status_reason
 from estimator.scenario.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
 from runners.guard import heartbeat, journal
@@ -101,7 +101,7 @@ def work(
     _ignore_signals()
     if measurement is not None:
         if write_measurement(result, measurement, keep=True):
-            report(state(measurement.status, _message(measurement)))
+            report(state(measurement.status, status_reason(measurement)))
         elif code == OK:
             code = FAILED  # the outcome that stands is another's: of a rank that failed, or of the watchdog
     if rank == 0:
@@ -212,10 +212,6 @@ def _torch_can_be_asked(status: str) -> bool:
     if torch is not None:
         return not getattr(torch.__spec__, "_initializing", False)
     return status != "cancelled" and "torch._C" not in sys.modules
-
-
-def _message(measurement: Measurement) -> str:
-    return "; ".join(warning.message for warning in measurement.warnings if warning.code == measurement.status)
 
 
 def _refused(job: Job, world_size: int) -> list[Problem]:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from app.api.body import decode_json, json_response, read_body
 from app.api.documented import Body, documented
 from app.api.given import HUGGING_FACE
-from app.api.uploads import plain_name
 from app.context import Ctx
+from app.importers.names import plain_name
 from estimator.scenario.huggingface.config import read_hf
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import active_parameters, parameters

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from app.api.body import client_left, decode_json, read_body
 from app.api.documented import Body, documented
 from app.api.given import HUGGING_FACE_OTHER
-from app.api.uploads import Uploaded, plain_name, stored
+from app.api.uploads import Uploaded, stored
 from app.context import Ctx
 from app.disk import write_json
+from app.importers.names import plain_name
 from app.tracing import flags_of, trace_config, unless
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode

@@ -23,6 +23,7 @@ from app.context import Context, Ctx
 from app.disk import discard, new_id, passing_folder, whole_folder, write_json
 from app.errors import Refused
 from app.importers.imported import Headers, SeenTable
+from app.importers.names import plain_name
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
 from app.summary import OPS_FOLDER, Summary
 from estimator.scenario.codec import encode
@@ -157,12 +158,6 @@ async def delete_upload(upload_id: str, context: Ctx) -> Response:
     if not await asyncio.to_thread(context.store.remove_upload, upload_id):
         raise Refused(404, "There is no such upload. The id of a measurement is its upload's and a number.")
     return Response(status_code=204)
-
-
-def plain_name(filename: str) -> str:
-    """Reduce a name to its last part, printable and short; importers see it, the disk does not."""
-    last = filename.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"
 
 
 async def _received(request: Request, context: Context, path: Path, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from app.encoding import encode_json
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import refusal
 
 LARGEST_BYTES = 64 * 1024**2
 WIDTH = 100
@@ -23,28 +23,28 @@ def read_text(path: Path) -> str:
     """Return the text of a file; raise InputProblems that name it."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise _refused(path, f"is longer than {LARGEST_BYTES} bytes", "Split it.")
+            raise refusal(str(path), f"is longer than {LARGEST_BYTES} bytes", "Split it.")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         remedy = f"Save it as UTF-8; a profile or another recording is read by headroom import {path.name}."
-        raise _refused(path, f"is not UTF-8 text (byte {error.start})", remedy) from None
+        raise refusal(str(path), f"is not UTF-8 text (byte {error.start})", remedy) from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        raise _refused(path, message, "Give the path of a file that exists.") from None
+        raise refusal(str(path), message, "Give the path of a file that exists.") from None
 
 
 def read_document(path: Path) -> Any:
     """Return the JSON document of a file; raise InputProblems that name it."""
     text = read_text(path)
     if not text.strip():
-        raise _refused(path, "is empty", "Write one JSON object.")
+        raise refusal(str(path), "is empty", "Write one JSON object.")
     try:
         return msgspec.json.decode(text)
     except RecursionError:
-        raise _refused(path, "is nested too deeply", "Write one JSON object as the contract names it.") from None
+        raise refusal(str(path), "is nested too deeply", "Write one JSON object as the contract names it.") from None
     except (msgspec.DecodeError, ValueError) as error:
         number = " NaN and Infinity are no numbers of JSON." if _NO_NUMBER.search(text) else ""
-        raise _refused(path, f"is not JSON: {error}", f"Correct it.{number}") from None
+        raise refusal(str(path), f"is not JSON: {error}", f"Correct it.{number}") from None
 
 
 def read_object(path: Path, what: str, example: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def read_object(path: Path, what: str, example: str) -> dict[str, Any]:
     if isinstance(document, dict):
         return document
     kinds: dict[type, str] = {list: "a list", str: "text", bool: str(document).lower(), type(None): "null"}
-    raise _refused(path, f"holds {kinds.get(type(document), 'a number')}, not {what}", f"Write {example}.")
+    raise refusal(str(path), f"holds {kinds.get(type(document), 'a number')}, not {what}", f"Write {example}.")
 
 
 def print_json(value: Any) -> None:
@@ -75,7 +75,3 @@ def wrapped(text: str, indent: str = "", hanging: int = 0) -> list[str]:
     """Break a text into lines of at most WIDTH columns, all but the first set in by ``hanging`` more."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + " " * hanging,
                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
-
-
-def _refused(path: Path, message: str, remedy: str) -> InputProblems:
-    return InputProblems([Problem(field=str(path), message=message, remedy=remedy)])

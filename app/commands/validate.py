@@ -17,7 +17,7 @@ from app import tables
 from app.commands.calibration import read_calibrations
 from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
 from estimator.scenario.breakdown import WORK_PHASES
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import refusal
 from estimator.scenario.units import GIB, counted
 from estimator.validation.measured import PEERS
 from estimator.validation.score import (
@@ -97,7 +97,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """Read a table with a header into one dict per row; raise InputProblems that name the file and the line."""
     lines = tables.read_cells(path, LARGEST_BYTES) if tables.needs_pandas(path) else _csv_lines(path)
     if not lines:
-        raise _refused(path, "is empty", "Give a header line and one line per measured run.")
+        raise refusal(str(path), "is empty", "Give a header line and one line per measured run.")
     header = [name.strip() for name in lines[0][1]]
     missing = [name for name in NEEDED if name not in header]
     if missing:
@@ -107,16 +107,16 @@ def read_rows(path: Path) -> list[dict[str, str]]:
             if separated
             else f"The first line names at least {', '.join(NEEDED)}; docs/validating.md lists the others."
         )
-        raise _refused(path, f"has no column {', '.join(missing)}", remedy)
+        raise refusal(str(path), f"has no column {', '.join(missing)}", remedy)
     if len(lines) == 1:
-        raise _refused(path, "has a header and no rows", "Give one line per measured run.")
+        raise refusal(str(path), "has a header and no rows", "Give one line per measured run.")
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
-        raise _refused(path, f"has column {', '.join(twice)} twice", "Give every column one name.")
+        raise refusal(str(path), f"has column {', '.join(twice)} twice", "Give every column one name.")
     for number, cells in lines[1:]:
         if len(cells) > len(header):
             message = f"line {number} has {counted(len(cells), 'cell')}, the header {len(header)}"
-            raise _refused(path, message, "Quote cells that contain commas.")
+            raise refusal(str(path), message, "Quote cells that contain commas.")
     return [dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True)) for _, cells in lines[1:]]
 
 
@@ -126,7 +126,7 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     try:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
+        raise refusal(str(path), f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
 
 
 def predicted_table(rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def write_predicted(path: Path, rows: Sequence[Mapping[str, str]], found: Sequen
                 writer.writerow({**row, **_added(item)})
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
-        raise _refused(path, message, "Name a file that you may write.") from None
+        raise refusal(str(path), message, "Name a file that you may write.") from None
 
 
 def assumed(found: Sequence[Predicted | Skipped]) -> list[str]:
@@ -233,7 +233,3 @@ def _unread(name: str) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= 48 else f"{name[:47]}…"
-
-
-def _refused(path: Path, message: str, remedy: str) -> InputProblems:
-    return InputProblems([Problem(field=str(path), message=message, remedy=remedy)])

@@ -26,3 +26,9 @@ def column_name(name: str) -> str:
     'train_loss_avg'
     """
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:_LONGEST_COLUMN]
+
+
+def plain_name(filename: str) -> str:
+    """Reduce a file's name to its last part, printable and short: it is only ever a label, the disk does not see it."""
+    last = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"

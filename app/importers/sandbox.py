@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from app.importers.imported import DEFAULT_LIMITS, Headers, Imported, ImportRefused, Limits
+from app.importers.names import plain_name
 from estimator.scenario.codec import decode
 from estimator.scenario.problems import InputProblems
 
@@ -39,7 +40,7 @@ def import_sandboxed(
         "-m",
         "app.importers",
         f"--path={path.resolve()}",
-        f"--filename={_plain(filename)}",
+        f"--filename={plain_name(filename)}",
         f"--limits={msgspec.json.encode(limits).decode()}",
         f"--headers={msgspec.json.encode(headers or {}).decode()}",
     ]
@@ -143,12 +144,6 @@ def _ended(status: int | None) -> ImportRefused:
 
 def _refused(message: str, remedy: str) -> ImportRefused:
     return ImportRefused("file", "", message, remedy)
-
-
-def _plain(filename: str) -> str:
-    """Reduce a name to its last part, printable and short: it is only ever a label."""
-    last = filename.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"
 
 
 __all__ = ["ImportRefused", "Imported", "import_sandboxed"]

@@ -9,7 +9,7 @@ import msgspec
 
 from app.runs.run import MEASURED, Run, log_tail
 from app.summary import read_measurement
-from estimator.scenario.measurement import Measurement, any_measured
+from estimator.scenario.measurement import Measurement, any_measured, status_reason
 from runners.backends import Status
 from runners.job import CANCEL_FILE, RESULT_FILE
 
@@ -42,7 +42,7 @@ def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bo
     except (OSError, msgspec.DecodeError) as error:
         failure = failure or f"its result cannot be read: {error}"
     if found is not None and found.status in MEASURED:
-        return Outcome(state=found.status, message=_said(found), measurement=_named(found, run))
+        return Outcome(state=found.status, message=status_reason(found), measurement=_named(found, run))
     partial = _named(found, run) if found is not None and any_measured(found.rows) else None
     if (folder / CANCEL_FILE).exists():
         reason = (folder / CANCEL_FILE).read_text(encoding="utf-8", errors="replace").strip()
@@ -51,7 +51,7 @@ def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bo
     if status and status.state == "cancelled":
         return Outcome(state="cancelled", message=status.message or "stopped on request", measurement=partial)
     if found is not None:
-        both = "; ".join(filter(None, (failure, _said(found))))
+        both = "; ".join(filter(None, (failure, status_reason(found))))
         return Outcome(state="failed", message=both or "it failed; its log may say why", measurement=partial)
     reason = failure or ("its processes ended without a result" if started else "it was lost before it started")
     last = log_tail(folder).strip().splitlines()[-1:]
@@ -60,7 +60,3 @@ def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bo
 
 def _named(measurement: Measurement, run: Run) -> Measurement:
     return replace(measurement, id=run.id, label=measurement.label or run.label)
-
-
-def _said(measurement: Measurement) -> str:
-    return "; ".join(warning.message for warning in measurement.warnings if warning.code == measurement.status)

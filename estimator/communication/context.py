@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from estimator.communication.message import Message
-from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
 
 
@@ -25,7 +24,7 @@ def context_messages(
 
     - ulysses: q, k, v and the output change from a share of tokens to a share of heads and back, 4 all-to-alls each
       way (Jacobs 2023, arXiv 2309.14509, section 3.1): (cp − 1)/cp of each local tensor leaves a rank. Where key/value
-      heads are fewer than cp their copies travel too: give ``key_width`` and ``value_width`` of ``copied_width``.
+      heads are fewer than cp their copies travel too: a rank's widths are of max(kv_heads / tp, cp) heads.
     - ring: cp − 1 messages of k and v forward; of k, v and their gradients backward (Liu 2023, arXiv 2310.01889),
       where each rank adds its own part of the gradients at home. They run beside attention.
     - all-gather: k and v of the whole sequence, gathered again in backward unless ``keep``; their gradients are
@@ -71,14 +70,6 @@ def context_messages(
     if again or not keep:
         found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0))
     return found
-
-
-def copied_width(kv_heads: Number, head_dim: Number, *, tp: Number, cp: Number) -> Number:
-    """Width of one rank's keys (or values) under Ulysses before the exchange: max(kv_heads/tp, cp) heads.
-
-    Each of cp ranks needs at least one head of its own, so fewer heads are copied.
-    """
-    return maximum(kv_heads / tp, cp) * head_dim
 
 
 def _line(name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False) -> Message:

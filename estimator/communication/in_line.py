@@ -9,25 +9,28 @@ from estimator.communication.message import Message
 from estimator.communication.tensor import tensor_messages, vocabulary_messages
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import is_single, maximum
 from estimator.scenario.units import Number
+
+AXES_IN_LINE = ("tp", "cp", "ep", "expert_tp")
+"""Axes whose collectives a micro-batch waits for; those of the others run beside micro-batches, or between them."""
 
 
 def block_messages(d: RankSizes, block: BlockOps, *, sequence_parallel: bool) -> list[Message]:
     """List what one block sends: over tensor, context and expert parallel ranks."""
     experts = not _zero(block.parameters.expert_tensors)
-    found = [] if _one(d.tp) else _tensor(d, sequence_parallel=sequence_parallel, dense_ffn=not experts)
-    if not _one(d.cp) and d.model.network != "ffn":
+    found = [] if is_single(d.tp) else _tensor(d, sequence_parallel=sequence_parallel, dense_ffn=not experts)
+    if not is_single(d.cp) and d.model.network != "ffn":
         found += _context(d)
     if experts:
         sizes = {"ep": d.ep, "expert_tp": d.expert_tp}
-        found += [message for message in expert_messages(d) if not _one(sizes[message.group])]
+        found += [message for message in expert_messages(d) if not is_single(sizes[message.group])]
     return found
 
 
 def edge_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
     """List what the embedding and the head send."""
-    if _one(d.tp) or d.model.network != "transformer":
+    if is_single(d.tp) or d.model.network != "transformer":
         return [], []
     first, last = vocabulary_messages(d, sequence_parallel=sequence_parallel)
     return first, last if d.model.head else []
@@ -88,10 +91,6 @@ def _context(d: RankSizes) -> list[Message]:
         element_bytes=d.widths.compute,
         recompute=d.recompute == "full",
     )
-
-
-def _one(degree: Number) -> bool:
-    return isinstance(degree, (int, float)) and degree <= 1
 
 
 def _zero(count: Number) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.operations.moe import reached
-from estimator.scenario.arrays import log2, maximum, minimum, where
+from estimator.scenario.arrays import is_single, log2, maximum, minimum, where
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.units import Number
 
@@ -48,7 +48,7 @@ def collective_s(
     number of nodes: its logarithm for trees and rings of blocks, its count for an all-to-all.
     """
     n, r = group.ranks, group.ranks_per_node
-    if _single(n):
+    if is_single(n):
         return 0.0
     across = n > r
     latency = e.collective_start_s + e.collective_rank_s * (minimum(n, r) - 1)
@@ -89,7 +89,3 @@ def exposed_s(communication_s: Number, window_s: Number, matmul_frac: Number, co
     """
     hidden = minimum(communication_s, window_s) * (1.0 - contention_frac * matmul_frac)
     return communication_s - hidden
-
-
-def _single(ranks: Number) -> bool:
-    return isinstance(ranks, (int, float)) and ranks <= 1

@@ -14,9 +14,9 @@ from estimator.communication.placement import Degrees, Groups, groups_of
 from estimator.cost.device_time import Work, at_clock, attention_s, device_s, products_s, work_of
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
 from estimator.cost.slowest_chip import of_slowest
-from estimator.memory.memory import Policy
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
+from estimator.memory.stage_parameters import Policy
 from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.arrays import where

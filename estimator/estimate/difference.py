@@ -185,9 +185,9 @@ def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
 
 def _as_called(spent: list[Spent], other: list[Spent]) -> list[Spent]:
     """Call an axis that only its number of ranks names as the other side does, where that has one of as many."""
-    found = []
+    found, own = [], {one.axis for one in spent}
     for one in spent:
-        alike = [its for its in other if its.ranks == one.ranks]
+        alike = [its for its in other if its.ranks == one.ranks and its.axis not in own - {one.axis}]
         unnamed = one.ranks > 0 and one.axis == axis_of_ranks(one.ranks)
         found.append(replace(one, axis=alike[0].axis) if unnamed and len(alike) == 1 else one)
     return found

@@ -14,7 +14,7 @@ from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
-from estimator.estimate.recorded import Recorded, Work, recorded
+from estimator.estimate.recorded import CallWork, Recorded, recorded
 from estimator.estimate.what_if import CHANGES
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
@@ -223,7 +223,7 @@ def _inputs(s: Signature) -> str:
     return f"{said} and {more} more" if said and more else said
 
 
-def _flops(work: Work) -> float:
+def _flops(work: CallWork) -> float:
     return math.fsum(float(one.executed_flops * one.op.count) for one in work.kernels)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import DTENSOR_DISPATCHES, DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
@@ -77,7 +78,8 @@ def limits(
     sentence = f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {shown.binds}"
     exposed_s = launched.communication_s if launched.seconds else breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
-        worst = max(collectives, key=lambda c: c.exposed_s)
+        shows = [one for one in collectives if not launched.seconds or one.axis not in AXES_IN_LINE]
+        worst = max(shows or collectives, key=lambda c: c.exposed_s)
         sentence += (
             f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
             f" most of it the {worst.axis} {worst.kind}."

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class QueueSpent:
     """Seconds of a passage, (variants,), that add to the queue's.
 
     ``work``: of kernels and of what stands beside them, by phase and category; by phase ``waits``: for the host,
@@ -86,7 +86,7 @@ class Passage:
     queue: Queue
 
     @cached_property
-    def spent(self) -> Spent:
+    def spent(self) -> QueueSpent:
         """Where the queue's seconds go."""
         return _spent(self)
 
@@ -100,7 +100,7 @@ def passage(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool)
                    queue=queued(order, times, follows_on=found.follows_on))  # fmt: skip
 
 
-def _spent(one: Passage) -> Spent:
+def _spent(one: Passage) -> QueueSpent:
     """Add up the kernels of the default stream, and what the queue found between and beside them."""
     order, queue, priced, device = one.order, one.queue, one.priced, one.times.device
     zero = np.zeros(device.shape[0])
@@ -124,4 +124,4 @@ def _spent(one: Passage) -> Spent:
         waits[names[index]] = waits[names[index]] + seconds
     for index, seconds in queue.exposed_s.items():
         exposed[priced.phases[index]] = exposed[priced.phases[index]] + seconds
-    return Spent(work=work, waits=waits, exposed=exposed)
+    return QueueSpent(work=work, waits=waits, exposed=exposed)

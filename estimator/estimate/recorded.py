@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, slots=True)
-class Work:
+class CallWork:
     """What one distinct call does: its kernels with their seconds, or its exchange.
 
     ``products``: matrix products outside attention; ``products_frac``: these and attention, of its time. ``category``
@@ -60,7 +60,7 @@ class Recorded:
     """
 
     found: OpList
-    work: tuple[Work, ...]
+    work: tuple[CallWork, ...]
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
@@ -68,7 +68,7 @@ class Recorded:
     copies: tuple[tuple[float, int, int], ...] = ()
     sources: tuple[tuple[Operand, int, int], ...] = ()
 
-    def work_of(self, index: int) -> Work:
+    def work_of(self, index: int) -> CallWork:
         """The work of one call that is a kernel or a collective."""
         return self.work[self.of_call[index]]
 
@@ -93,7 +93,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     lacking: dict[str, None] = {}
     unpriced = _unpriced(found)
     table: dict[tuple[int, bool], int] = {}
-    work: list[Work] = []
+    work: list[CallWork] = []
     of_call = []
     for index, call in enumerate(found.calls):
         if call.kind not in ("kernel", "collective"):
@@ -110,7 +110,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(made if measured_s is None else _as_measured(made, measured_s, varied=interval))
             elif measured_s is not None:
                 category = str(signature.arguments.get("category", Category.OTHER))
-                made = Work(category=category if category in CATEGORIES else Category.OTHER, launches=1.0)
+                made = CallWork(category=category if category in CATEGORIES else Category.OTHER, launches=1.0)
                 work.append(_as_measured(made, measured_s, varied=interval))
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
@@ -123,7 +123,9 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                     sources=tuple(fusing.sources))  # fmt: skip
 
 
-def _at_clock(work: Sequence[Work], of_call: Sequence[int], phases: Sequence[str], e: Efficiencies) -> list[Work]:
+def _at_clock(
+    work: Sequence[CallWork], of_call: Sequence[int], phases: Sequence[str], e: Efficiencies
+) -> list[CallWork]:
     """The work at the clock that forward's and backward's products leave the chip."""
     busy = every = 0.0
     for at, phase in zip(of_call, phases, strict=True):
@@ -134,7 +136,7 @@ def _at_clock(work: Sequence[Work], of_call: Sequence[int], phases: Sequence[str
     return [_at_factor(one, factor, e) for one in work]
 
 
-def _at_factor(work: Work, factor: float, e: Efficiencies) -> Work:
+def _at_factor(work: CallWork, factor: float, e: Efficiencies) -> CallWork:
     kernels = tuple(at_factor(one, factor, e) for one in work.kernels)
     before, after = (sum(float(one.seconds * one.op.count) for one in of) for of in (work.kernels, kernels))
     if after == before:
@@ -147,15 +149,18 @@ def _unpriced(found: OpList) -> dict[int, float]:
     """What a profile measured and nothing can price: mean seconds of each signature.
 
     Ops that neither the table nor their shapes tell: which part of their operands they read, and what they compute, is
-    not known. What Inductor fused touches each of its operands once. Exchanges of nobody knows how many ranks.
+    not known. What Inductor fused touches each of its operands once. Exchanges of a
+    number of ranks that nobody says.
     """
+    measured = {call.signature for call in found.calls if call.measured_s is not None}
+    untold = {at for at in measured if not (is_told(s := found.signatures[at]) or _is_fused(s))}
     seen: dict[int, tuple[float, int]] = {}
     for call in found.calls:
-        if call.kind in ("kernel", "collective") and call.measured_s is not None:
-            s = found.of(call)
-            if _is_alone(found, s) if call.kind == "collective" else not (is_told(s) or _is_fused(s)):
-                seconds, count = seen.get(call.signature, (0.0, 0))
-                seen[call.signature] = seconds + call.measured_s, count + 1
+        if call.kind not in ("kernel", "collective") or call.measured_s is None:
+            continue
+        if _is_alone(found, found.of(call)) if call.kind == "collective" else call.signature in untold:
+            seconds, count = seen.get(call.signature, (0.0, 0))
+            seen[call.signature] = seconds + call.measured_s, count + 1
     return {at: seconds / count for at, (seconds, count) in seen.items()}
 
 
@@ -169,14 +174,14 @@ def _is_alone(found: OpList, s: Signature) -> bool:
     return "group" not in s.arguments and found.world_size == 1 and not s.op.startswith(("c10d::", "_c10d_functional"))
 
 
-def _as_measured(work: Work, seconds: float, *, varied: bool) -> Work:
+def _as_measured(work: CallWork, seconds: float, *, varied: bool) -> CallWork:
     several = np.full(VARIANTS, seconds) if varied else None
     return replace(work, seconds=seconds, varied_s=several, known=False, as_measured=True)
 
 
 def _exchange(
     found: OpList, signature: Signature, cluster: Cluster, e: Efficiencies, varied: Efficiencies | None
-) -> Work:
+) -> CallWork:
     one = exchange_of(signature, found.groups, found.rank, cluster.chips_per_node, found.world_size)
 
     def seconds(e: Efficiencies) -> Floats:
@@ -186,7 +191,7 @@ def _exchange(
         return np.asarray(collective_s(one.kind, one.payload_bytes, one.group, cluster, e))
 
     own = float(seconds(e))
-    return Work(
+    return CallWork(
         exchange=one,
         seconds=own,
         varied_s=np.broadcast_to(seconds(varied), (VARIANTS,)) if varied else None,
@@ -198,7 +203,7 @@ def _exchange(
 def _kernels(
     ops: Sequence[Op], signature: Signature, chip: Chip, e: Efficiencies, varied: Efficiencies | None,
     lacking: dict[str, None], scores: frozenset[tuple[int, int, int]],
-) -> Work:  # fmt: skip
+) -> CallWork:  # fmt: skip
     priced = []
     for op in ops:
         if op.precision and peak_flops_per_s(chip, op.precision) == 0:
@@ -215,7 +220,7 @@ def _kernels(
         for one, own in zip(priced, seconds, strict=True):
             moved = moved + own * factor(e, varied, _follows(one.op))
     products = sum(own for one, own in zip(priced, seconds, strict=True) if one.op.kind in ("gemm", "attention"))
-    return Work(
+    return CallWork(
         kernels=tuple(priced),
         seconds=total,
         varied_s=moved if varied else None,
@@ -414,9 +419,3 @@ def _size(shape: tuple[int, ...]) -> int:
     for length in shape:
         size *= length
     return size
-
-
-def device_seconds(found: OpList, cluster: Cluster, e: Efficiencies) -> list[float]:
-    """Predicted device seconds of every call, 0 for waits: what stands beside ``Call.measured_s``."""
-    every = recorded(found, cluster, e, interval=False)
-    return [every.work[at].seconds if at >= 0 else 0.0 for at in every.of_call]

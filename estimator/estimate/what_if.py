@@ -15,7 +15,7 @@ from estimator.scenario.problems import InputProblems, Problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ListChange:
     """One question: how people call it, and the list that answers it."""
 
     label: str
@@ -198,12 +198,12 @@ def without_calls(found: OpList, dropped: set[int]) -> OpList:
     return replace(found, calls=tuple(calls), storages=storages)
 
 
-CHANGES: Mapping[str, Change] = {
-    "no-communication": Change(label="no exposed communication", of=without_communication),
-    "compile": Change(label="compiled", of=compiled),
-    "fused-attention": Change(label="fused attention", of=with_fused_attention),
-    "fp8-products": Change(label="products in fp8", of=with_products_in("fp8")),
-    "bf16-products": Change(label="products in bf16", of=with_products_in("bf16")),
-    "tf32-products": Change(label="products in tf32", of=with_products_in("tf32")),
+CHANGES: Mapping[str, ListChange] = {
+    "no-communication": ListChange(label="no exposed communication", of=without_communication),
+    "compile": ListChange(label="compiled", of=compiled),
+    "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
+    "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8")),
+    "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16")),
+    "tf32-products": ListChange(label="products in tf32", of=with_products_in("tf32")),
 }
 """What can be asked of any list by name; another chip is an argument of the estimate, more ranks have a function."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimator.communication.data import WHOLLY_SHARDED, StateShares
+from estimator.communication.data import WHOLLY_SHARDED
+from estimator.memory.between_stages import between_stages_bytes
+from estimator.memory.gathered import gathered_bytes, other_streams
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
+from estimator.memory.stage_parameters import Policy, gathers_once, stage_parameters
 from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYTES, moment_bytes
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
@@ -71,58 +74,6 @@ class StageMemory:
         kinds = self.moments[moment]
         columns = [_each(self.states.get(kind, 0.0) + kinds.get(kind, 0.0), count) for kind in MEMORY_KINDS]
         return [dict(zip(MEMORY_KINDS, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Policy:
-    """What data parallel ranks and the host take off a rank's memory.
-
-    ``standing``: 1 where buckets of gradients are there from the start, as DistributedDataParallel's, 0 where they are
-    made of gradients as these come; ``beside``: 1 where they travel beside backward, 0 after it.
-    """
-
-    sharding: str
-    data_ranks: Number
-    expert_ranks: Number
-    dense: StateShares
-    expert: StateShares
-    bucket_bytes: Number
-    standing: Number
-    beside: Number
-    ddp_mode: str
-    offload_optimizer: bool
-    offload_activations: bool
-    multi_tensor: bool
-
-
-def stage_parameters(shard: RankMemory, kind: StageKind) -> tuple[Number, Number, Number, Number, Number]:
-    """Return a rank's dense and expert parameters on a stage, those that autocast copies, and tensors of both kinds.
-
-    A tied head on another stage than the embedding keeps its own copy of the table.
-    """
-    dense: Number = shard.embedding_parameters if kind.embedding else 0.0
-    expert: Number = 0.0
-    cast: Number = 0.0
-    tensors: Number = 1.0 if kind.embedding else 0.0
-    expert_tensors: Number = 0.0
-    for block, count in zip(shard.blocks, kind.blocks, strict=True):
-        dense = dense + count * block.dense_parameters
-        expert = expert + count * block.expert_parameters
-        cast = cast + count * block.cast_parameters
-        tensors = tensors + count * block.tensors
-        expert_tensors = expert_tensors + count * block.expert_tensors
-    if kind.head:
-        dense = dense + shard.norm_parameters
-        if not (shard.tied and kind.embedding):
-            dense = dense + shard.head_parameters
-        cast = cast + shard.head_parameters
-        tensors = tensors + 2
-    return dense, expert, cast, tensors, expert_tensors
-
-
-def gathers_once(shard: RankMemory, kind: StageKind, sharding: str) -> bool:
-    """Whether a pipeline's stage gathers sharded parameters once in a step, and keeps gradients whole till its end."""
-    return sharding in WHOLLY_SHARDED and kind.name != "only" and shard.training.traits.gathers_once
 
 
 def stage_memory(
@@ -207,7 +158,7 @@ def stage_memory(
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
     unit = _largest(shard.blocks)
-    inside, root, scattered = _gathered_bytes(shard, kind, policy, unit)
+    inside, root, scattered = gathered_bytes(shard, kind, policy, unit)
     gathered = inside + root + scattered
 
     standing = buckets * policy.standing
@@ -290,33 +241,10 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + at_loss,
         }
         moments = {"loss backward": loss, **moments}
-    gathering, scattered_apart, apart = _other_streams(shard, kind, policy, unit, owned * n.gradient)
+    gathering, scattered_apart, apart = other_streams(shard, kind, policy, unit, owned * n.gradient)
     return StageMemory(
         states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart
     )
-
-
-def between_stages_bytes(
-    size_bytes: Number,
-    *,
-    in_flight: Number,
-    micro_batches: Number,
-    chunks: Number,
-    first: bool,
-    last: bool,
-    offloaded: bool = False,
-) -> tuple[Number, Number]:
-    """Bytes of outputs that wait for their backward, and of buffers for messages beyond what activations count.
-
-    torch.distributed.pipelining makes buffers for the inputs and the output gradients of all micro-batches at once;
-    inputs of micro-batches in flight are activations already, unless those are ``offloaded`` (the buffer stays where it
-    is), and one output's gradient is among a block's temporaries. ``size_bytes``: of one message. ``first``, ``last``:
-    whether the rank has that end of the pipeline.
-    """
-    inputs, gradients = chunks - first, chunks - last
-    counted = (0.0 if offloaded else in_flight * inputs / chunks) + minimum(gradients, 1)
-    waiting = maximum(micro_batches * (inputs + gradients) - counted, 0.0)
-    return size_bytes * in_flight * gradients / chunks, size_bytes * waiting
 
 
 def _each(value: Number, count: int) -> list[float]:
@@ -374,66 +302,6 @@ def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
     if policy.sharding != "ddp":
         return where(shared > 0, 2 * policy.bucket_bytes, 0.0)
     return 0.0 if policy.ddp_mode == "naive" else shared
-
-
-def _gathered_bytes(
-    shard: RankMemory, kind: StageKind, policy: Policy, block: BlockMemory
-) -> tuple[Number, Number, Number]:
-    """Bytes on a rank under ZeRO-3 of blocks whose parameters are whole, of those outside of blocks, and of gradients.
-
-    FSDP holds the block at work and the next one, of which one may be the largest; without resharding all blocks stay.
-    Embedding, final norm and head form the root unit. The gradients are one block's, before they are scattered.
-    """
-    if policy.sharding not in WHOLLY_SHARDED:
-        return 0.0, 0.0, 0.0
-    inside_dense: Number = 0.0
-    inside_expert: Number = 0.0
-    for found, count in zip(shard.blocks, kind.blocks, strict=True):
-        inside_dense = inside_dense + count * found.dense_parameters
-        inside_expert = inside_expert + count * found.expert_parameters
-    whole: Number = 0.0
-    scattered: Number = 0.0
-    for each, inside, ranks in (
-        (block.dense_parameters, inside_dense, policy.data_ranks),
-        (block.expert_parameters, inside_expert, policy.expert_ranks),
-    ):
-        again = policy.sharding == "fsdp" and not gathers_once(shard, kind, policy.sharding)
-        kept = minimum(each * 2.0, inside) if again else inside
-        # Experts that no other rank holds are not sharded, so that nothing of them is gathered.
-        whole = whole + where(ranks > 1, kept, 0.0)
-        scattered = scattered + where(ranks > 1, each, 0.0)
-    dense, _, _, _, _ = stage_parameters(shard, kind)
-    root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
-    width = shard.widths.compute
-    return whole * width, root * width, scattered * width
-
-
-def _other_streams(
-    shard: RankMemory, kind: StageKind, policy: Policy, block: BlockMemory, gradients: Number
-) -> tuple[Number, Number, Number]:
-    """Bytes of the pools that FSDP2 gathers and scatters in, and 1 where all ``gradients`` are in the latter, else 0.
-
-    Two units are gathered side by side, each in one flat tensor (``AllGatherState``), and a rank's share of it, cast.
-    Scattered is a flat tensor in the gradients' type, for which no smaller ones leave room; what comes of it are the
-    sharded gradients (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py). What 12 steps on two H200
-    reserved (tests/reference/h200_plans) is within 1.4 % of it in the median, 5 to 30 % more than without it.
-    """
-    if policy.sharding not in WHOLLY_SHARDED or not shard.pools:
-        return 0.0, 0.0, 0.0
-    n, several = shard.widths, where(policy.data_ranks > 1, 1.0, 0.0)
-    dense, _, _, _, _ = stage_parameters(shard, kind)
-    inside = sum(
-        (one.dense_parameters * count for one, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
-    )
-    unit = where(policy.data_ranks > 1, block.dense_parameters, 0.0)
-    unit = unit + where(policy.expert_ranks > 1, block.expert_parameters, 0.0)
-    largest = maximum((dense - inside) * several, unit)
-    beside = where(kind.layers > 1, unit, minimum(unit, (dense - inside) * several))
-    gathered = largest + beside
-    if n.compute != n.parameter:
-        gathered = gathered + largest / policy.data_ranks
-    apart = 0.0 if gathers_once(shard, kind, policy.sharding) else several
-    return gathered * n.compute, gradients * several + largest * n.gradient, apart
 
 
 def _optimizer_bytes(shard: RankMemory) -> float:

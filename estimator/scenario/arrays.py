@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+def is_single(ranks: Number) -> bool:
+    """Whether a group is one rank alone, of one plan; of many plans at once it is not known."""
+    return isinstance(ranks, (int, float)) and ranks <= 1
+
+
 def maximum(left: Number, right: Number) -> Number:
     """Larger of the two, element by element."""
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
@@ -98,7 +103,7 @@ def _each(values: list[Any], combine: Any) -> Any:
     return first
 
 
-_WHOLE = ("Training", "Numbers", "Cluster", "Plan")
+_WHOLE = ("Training", "ByteWidths", "Cluster", "Plan")
 """Nouns that all plans of a table share."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from estimator.scenario.problems import InputProblems, Problem, repeated
+from estimator.scenario.problems import InputProblems, Problem, repeated, shown
 from estimator.scenario.units import counted
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         return {str(k): _value(arguments[1], v, f"{path}.{k}", {}, problems) for k, v in value.items()}
     if not _is(origin or kind, value):
         problems.append(
-            Problem(field=path, message=f"must be {_word(kind)}, not {_show(value)}", remedy=_remedy(kind, metadata))
+            Problem(field=path, message=f"must be {_word(kind)}, not {shown(value)}", remedy=_remedy(kind, metadata))
         )
         return value
     choices = metadata.get("choices")
@@ -131,14 +131,14 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         near = difflib.get_close_matches(str(value).lower(), choices, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         problems.append(
-            Problem(field=path, message=f"{_show(value)} is not known", remedy=f"{hint}One of: {', '.join(choices)}.")
+            Problem(field=path, message=f"{shown(value)} is not known", remedy=f"{hint}One of: {', '.join(choices)}.")
         )
     if kind in (int, float) and isinstance(value, (int, float)):
         low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
         # One comparison also refuses nan, infinities and whole numbers that no float can hold.
         if not (-_LARGEST if low is None else low) <= value <= high:
             problems.append(
-                Problem(field=path, message=f"{_show(value)} is out of range", remedy=_range(kind, low, high))
+                Problem(field=path, message=f"{shown(value)} is out of range", remedy=_range(kind, low, high))
             )
             return value
     return float(value) if kind is float and isinstance(value, (int, float)) else value
@@ -157,11 +157,6 @@ def _is(kind: Any, value: object) -> bool:
 def _word(kind: Any) -> str:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
     return words.get(get_origin(kind) or kind, "an object")
-
-
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _remedy(kind: Any, metadata: Mapping[str, Any]) -> str:

@@ -155,6 +155,11 @@ def _chips_of(row: Mapping[str, Any]) -> int:
     return math.prod(degrees) if degrees else 0
 
 
+def status_reason(measurement: Measurement) -> str:
+    """Why a measurement is no full one, in the words of its warnings; "" where it is."""
+    return "; ".join(warning.message for warning in measurement.warnings if warning.code == measurement.status)
+
+
 def status_of_row(row: Mapping[str, Any]) -> str:
     """What became of a row; one that does not say was measured."""
     return str(row.get("status", "ok"))

@@ -54,11 +54,6 @@ def linear_parameters_per_layer(model: Model, experts: bool | None = None) -> in
     return _matrices(model, model.experts if moe else 0, moe)
 
 
-def small_parameters_per_layer(model: Model, experts: bool | None = None) -> int:
-    """Biases, norm weights and attention sinks of one block."""
-    return block_parameters(model, experts).total - linear_parameters_per_layer(model, experts)
-
-
 def parameters_per_layer(model: Model, experts: bool | None = None) -> int:
     """All parameters of one block."""
     return block_parameters(model, experts).total

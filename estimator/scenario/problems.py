@@ -29,9 +29,18 @@ LONGEST_REPEATED = 80
 """Letters of what somebody gave that a message repeats."""
 
 
+LONGEST_SHOWN = 40
+
+
 def repeated(text: str) -> str:
     """Return what somebody gave as a message repeats it: whole, or its beginning."""
     return text if len(text) <= LONGEST_REPEATED else f"{text[:LONGEST_REPEATED]}…"
+
+
+def shown(value: object) -> str:
+    """Return a value of an input as a message shows it: as Python writes it, or its beginning."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 def either(values: Sequence[object]) -> str:
@@ -61,6 +70,11 @@ class InputProblems(ValueError):  # noqa: N818  (it carries problems; “error�
         assert problems, "InputProblems needs at least one problem"
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+def refusal(field: str, message: str, remedy: str) -> InputProblems:
+    """What to raise for one problem."""
+    return InputProblems([Problem(field=field, message=message, remedy=remedy)])
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from estimator.communication.message import Message, PricedMessage, priced
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import exposed_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.memory.memory import gathers_once, stage_parameters
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
-from estimator.scenario.arrays import maximum, minimum, where
+from estimator.memory.stage_parameters import gathers_once, stage_parameters
+from estimator.scenario.arrays import is_single, maximum, minimum, where
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.units import Number
@@ -39,7 +39,7 @@ def data_parallel(
         ("dp", dense, tensors, groups.data.ranks),
         ("edp", expert, expert_tensors, groups.expert_data.ranks),
     ):
-        if _nothing(parameters) or _single(ranks):
+        if _nothing(parameters) or is_single(ranks):
             continue
         for message in data_messages(
             axis=axis,
@@ -88,10 +88,6 @@ def _copies_s(message: Message, chip: Chip, e: Efficiencies) -> Number:
     moved = message.copies_bytes / (chip.memory_bytes_per_s * e.memory_frac)
     cast = message.cast_elements / (chip.compute_units * chip.clock_hz * e.strided_elements_per_unit_cycle)
     return maximum(moved, cast)
-
-
-def _single(ranks: Number) -> bool:
-    return isinstance(ranks, (int, float)) and ranks <= 1
 
 
 def _nothing(parameters: Number) -> bool:

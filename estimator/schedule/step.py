@@ -21,9 +21,10 @@ from estimator.cost.host import (
     walk_s,
 )
 from estimator.cost.price import price
-from estimator.memory.memory import Policy, StageMemory, stage_memory, stage_parameters
+from estimator.memory.memory import StageMemory, stage_memory
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
+from estimator.memory.stage_parameters import Policy, stage_parameters
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
 from estimator.scenario.arrays import maximum, minimum, where

@@ -40,7 +40,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class FieldChange:
     """One field of the scenario that a remedy sets."""
 
     field: str
@@ -52,7 +52,7 @@ class Change:
 class Remedy:
     """A neighbouring scenario and what it is estimated to take; ``saves``: the category that loses most time."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
     scenario: dict[str, Any]
     step_time_s: float
     peak_bytes: float
@@ -155,11 +155,11 @@ def _planned(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, 
     return [one.scenario for one in (*result.best, *result.pareto)]
 
 
-def changed(scenario: Scenario, candidate: Mapping[str, Any]) -> tuple[Change, ...]:
+def changed(scenario: Scenario, candidate: Mapping[str, Any]) -> tuple[FieldChange, ...]:
     """Fields of plan and training in which a candidate differs; dp only where nothing else says it."""
     there = scenario_as_given(candidate)
     found = [
-        Change(field=f"{part}.{one.name}", before=getattr(a, one.name), after=getattr(b, one.name))
+        FieldChange(field=f"{part}.{one.name}", before=getattr(a, one.name), after=getattr(b, one.name))
         for part, cls, a, b in (
             ("plan", Plan, scenario.plan, there.plan),
             ("training", Training, scenario.training, there.training),
@@ -171,7 +171,7 @@ def changed(scenario: Scenario, candidate: Mapping[str, Any]) -> tuple[Change, .
     return tuple(one for one in found if not (follows and one.field == "plan.dp"))
 
 
-def _remedy(candidate: dict[str, Any], changes: tuple[Change, ...], own: Estimate, one: Estimate) -> Remedy:
+def _remedy(candidate: dict[str, Any], changes: tuple[FieldChange, ...], own: Estimate, one: Estimate) -> Remedy:
     return Remedy(
         changes=changes,
         scenario=candidate,

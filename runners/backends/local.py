@@ -30,6 +30,7 @@ from runners.job import (
     note_handle,
 )
 from runners.placement import Placement
+from runners.processor import cpu_cores
 
 QUEUES = False
 ARRAYS = False
@@ -93,7 +94,7 @@ def gpu_count() -> int:
 def render(folder: Path, job: Job) -> Request:
     """Say exactly what would be started: one process, or torchrun with several, threads shared among them."""
     folder = folder.resolve()
-    threads = job.placement.cpus_per_process or max(1, _cores() // job.world_size)
+    threads = job.placement.cpus_per_process or max(1, cpu_cores() // job.world_size)
     limit_s = math.ceil(job.time_limit_s + OVERTIME_S) if job.time_limit_s else 0
     command = ["timeout", f"--kill-after={GRACE_S:g}", str(limit_s)] if limit_s else []
     command += [sys.executable]
@@ -196,7 +197,3 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

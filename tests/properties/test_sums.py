@@ -13,7 +13,7 @@ from estimator.cost.collectives import TRAFFIC
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.estimate import estimate
-from estimator.memory.memory import stage_parameters
+from estimator.memory.stage_parameters import stage_parameters
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.scenario.codec import encode
 from estimator.scenario.parameters import model_flops_per_token, parameters

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimator.communication.context import context_messages, copied_width
+from estimator.communication.context import context_messages
 from estimator.cost.collectives import TRAFFIC
 from tests.simulation.attention import Rows, full, operands
 from tests.simulation.machine import Machine
@@ -21,7 +21,7 @@ def places(cp, *, zigzag):
 
 def counted(cp_kind, cp, kv_heads, phase, **options):
     """Elements that a rank receives by the formulas."""
-    key_width = copied_width(kv_heads, WIDTH, tp=1, cp=cp) if cp_kind == "ulysses" else kv_heads * WIDTH
+    key_width = max(kv_heads, cp) * WIDTH if cp_kind == "ulysses" else kv_heads * WIDTH
     lines = context_messages(
         cp_kind=cp_kind, cp=cp, tokens=TOKENS // cp, query_width=HEADS * WIDTH, key_width=key_width,
         value_width=key_width, output_width=HEADS * WIDTH, element_bytes=1, **options,

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from app.importers.kineto.events import BROKEN
+from app.importers.kineto.events import decoded_list
 from app.importers.kineto.flops import is_shape
-from estimator.scenario.aten_cost import CAUSAL_AT, ELEMENT_BYTES, torch_name
+from estimator.operations.aten.operands import contiguous_strides
+from estimator.scenario.aten_cost import CAUSAL_AT, ELEMENT_BYTES, plain, torch_name
 from estimator.scenario.op_list import Operand
 
 _OTHER_TYPES = {
@@ -95,14 +94,9 @@ class AtenCall:
         return self.arguments[at].text if at < len(self.arguments) else ""
 
 
-def plain(op: str) -> str:
-    """An op's name without its namespace."""
-    return op.rpartition("::")[2]
-
-
 def aten_call(name: str, shape: Sequence[bytes]) -> AtenCall:
     """Read what the profiler wrote of a call: shapes, types, scalars, strides; what makes no sense is left out."""
-    dims, types, concrete, strides = (_list(part) for part in (*shape, b"", b"")[:4])
+    dims, types, concrete, strides = (decoded_list(part) for part in (*shape, b"", b"")[:4])
     found = []
     for at, sizes in enumerate(dims[:_MOST_OPERANDS]):
         kind = types[at] if at < len(types) and isinstance(types[at], str) else ""
@@ -167,7 +161,7 @@ def _is_number(argument: Argument) -> bool:
 def operand(sizes: list[int], dtype: str, strides: Any) -> Operand:
     """A tensor, with strides where they are not the usual ones."""
     shape = tuple(sizes)
-    usual = _contiguous(shape)
+    usual = contiguous_strides(shape)
     odd = (
         isinstance(strides, list)
         and len(strides) == len(shape)
@@ -175,14 +169,6 @@ def operand(sizes: list[int], dtype: str, strides: Any) -> Operand:
         and any(step != own for step, own, size in zip(strides, usual, shape, strict=True) if size > 1)
     )
     return Operand(shape=shape, dtype=dtype, strides=tuple(strides) if odd else None)
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    found, step = [], 1
-    for size in reversed(shape):
-        found.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(found))
 
 
 def _tensor_list(sizes: Any, strides: Any, text: str) -> Argument:
@@ -215,11 +201,3 @@ def value_of(text: str) -> Any:
     except ValueError:
         return None
     return found if math.isfinite(found) else None
-
-
-def _list(data: bytes) -> list[Any]:
-    try:
-        found = msgspec.json.decode(data) if data else []
-    except BROKEN:
-        return []
-    return found if isinstance(found, list) else []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from app.importers.kineto.aten_call import ARGUMENTS, AtenCall, fits, operand, plain, value_of
+from app.importers.kineto.aten_call import ARGUMENTS, AtenCall, fits, operand, value_of
 from app.importers.kineto.flops import convolved_sizes, is_shape
+from estimator.scenario.aten_cost import plain
 from estimator.scenario.op_list import Operand, Signature
 
 _CODES = {

@@ -178,3 +178,12 @@ def _identity(value: Any) -> int | str | None:
     if isinstance(value, bool) or not isinstance(value, (int, str, float)):
         return None
     return value if isinstance(value, (int, str)) else str(value)
+
+
+def decoded_list(data: bytes) -> list[Any]:
+    """The list that a raw field holds; [] where it is none or broken."""
+    try:
+        found = msgspec.json.decode(data) if data else []
+    except BROKEN:
+        return []
+    return found if isinstance(found, list) else []

@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from app.importers.kineto.events import BROKEN
+from app.importers.kineto.events import decoded_list
 from estimator.scenario.aten_cost import bytes_of, convolution_flops, element_bytes, flops_of
 
 _LARGEST_DIMENSION = 10**9
@@ -162,7 +160,7 @@ def _bytes(tensors: list[list[int]], element: int | None) -> float | None:
 
 def _shapes(data: bytes) -> list[list[int]]:
     """Decode input shapes; what is no plain shape (a list of tensors, a wrong type) becomes an empty one."""
-    found = _decoded(data)
+    found = decoded_list(data)
     return [shape if is_shape(shape) else [] for shape in found]
 
 
@@ -176,15 +174,7 @@ def is_shape(shape: Any) -> bool:
 
 
 def _texts(data: bytes) -> list[str]:
-    return [text if isinstance(text, str) else "" for text in _decoded(data)]
-
-
-def _decoded(data: bytes) -> list[Any]:
-    try:
-        found = msgspec.json.decode(data) if data else []
-    except BROKEN:
-        return []
-    return found if isinstance(found, list) else []
+    return [text if isinstance(text, str) else "" for text in decoded_list(data)]
 
 
 def _whole_list(text: str) -> list[int] | None:

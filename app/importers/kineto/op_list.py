@@ -19,7 +19,6 @@ from app.importers.kineto.aten_call import (
     dtype_of_kernel,
     filled,
     kineto_dtype,
-    plain,
     typed,
 )
 from app.importers.kineto.aten_results import signature
@@ -41,6 +40,7 @@ from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import MODULE_PREFIX, NO_ID, Shape, Trace
 from app.importers.kineto.work_spans import PHASE
 from estimator.operations.aten import is_known
+from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import PHASES, Category, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
 from runners.trace.kernel_category import on_device

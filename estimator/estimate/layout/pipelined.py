@@ -30,10 +30,10 @@ from estimator.estimate.op_list_report import (
     problems_of,
     tokens_of,
 )
-from estimator.estimate.passage import Passage, Spent, passage
+from estimator.estimate.passage import Passage, QueueSpent, passage
 from estimator.estimate.report import Collective, OpCost, stage_messages, tied_messages
 from estimator.estimate.residual import kind_of_program, widened
-from estimator.memory.memory import between_stages_bytes
+from estimator.memory.between_stages import between_stages_bytes
 from estimator.memory.stage_layout import StageKind, stage_kinds
 from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import PHASES, WAITING, Category, MemoryKind, Phase, complete
@@ -62,7 +62,7 @@ class _Stage:
     weight_frac: float
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> QueueSpent:
         """Where the seconds of one micro-batch go."""
         return self.passage.spent
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from estimator.operations.aten.operands import count, kernel, total_bytes
+from estimator.operations.aten.products import name as name_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
@@ -65,7 +66,7 @@ def foreach(s: Signature) -> list[Op]:
     outputs = list(s.outputs) if s.outputs and not in_place else first
     if name in ("norm", "max"):
         moved, walked = total_bytes(first), 1
-        own = kernel(_shown(s), stream=moved, launches=launches(first, walked) + 1, category=Category.OPTIMIZER)
+        own = kernel(name_of(s), stream=moved, launches=launches(first, walked) + 1, category=Category.OPTIMIZER)
         return [own]
     # The factors of addcmul are the gradient twice, wherever an optimizer calls it: one of them is read from cache.
     read = total_bytes(tensors[: 2 * each] if name == "addcmul" else tensors)
@@ -73,7 +74,7 @@ def foreach(s: Signature) -> list[Op]:
     walked = lists if in_place else lists + 1
     elements = float(sum(map(count, first)))
     return [
-        kernel(_shown(s), stream=moved, launches=launches(first, walked), flops=elements, category=Category.OPTIMIZER)
+        kernel(name_of(s), stream=moved, launches=launches(first, walked), flops=elements, category=Category.OPTIMIZER)
     ]
 
 
@@ -95,7 +96,7 @@ def fused(s: Signature) -> list[Op]:
     written = own - total_bytes(s.inputs[each : 2 * each])
     elements = float(sum(map(count, parameters)))
     return [
-        kernel(_shown(s), stream=own + written, launches=launches(parameters, lists), flops=12 * elements,
+        kernel(name_of(s), stream=own + written, launches=launches(parameters, lists), flops=12 * elements,
                category=Category.OPTIMIZER)
     ] if elements else []  # fmt: skip
 
@@ -104,7 +105,7 @@ def unscale(s: Signature) -> list[Op]:
     """Gradients divided by the loss scale, and looked through for what is not finite."""
     tensors = [one for one in s.inputs if one.shape and count(one) > 1] or list(s.inputs)
     moved = 2 * total_bytes(tensors)
-    return [kernel(_shown(s), stream=moved, launches=launches(tensors, 1), category=Category.OPTIMIZER)]
+    return [kernel(name_of(s), stream=moved, launches=launches(tensors, 1), category=Category.OPTIMIZER)]
 
 
 def _fused_lists(s: Signature) -> int:
@@ -128,7 +129,3 @@ def _pairs(tensors: Sequence[Operand]) -> bool:
     return len(tensors) % 2 == 0 and half > 0 and all(
         a.shape == b.shape for a, b in zip(tensors[:half], tensors[half:], strict=True)
     )  # fmt: skip
-
-
-def _shown(s: Signature) -> str:
-    return s.op.rpartition("::")[2].partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import Problem, shown
 
 LARGEST = 100_000_000
 MOST_LAYERS = 10_000
@@ -71,7 +71,7 @@ class Keys:
         """Return true or false; null is false."""
         value = self.value(key)
         if value is not None and not isinstance(value, bool):
-            self.refuse(key, f"must be true or false, not {_show(value)}", "Write true or false.")
+            self.refuse(key, f"must be true or false, not {shown(value)}", "Write true or false.")
             return False
         return bool(value)
 
@@ -79,7 +79,7 @@ class Keys:
         """Return what ``known`` makes of the key's text."""
         value = self.value(key)
         if not isinstance(value, str) or value not in known:
-            self.refuse(key, f"{_show(value)} is not modelled", f"One of: {', '.join(known)}.")
+            self.refuse(key, f"{shown(value)} is not modelled", f"One of: {', '.join(known)}.")
             return next(iter(known.values()))
         return known[value]
 
@@ -97,16 +97,11 @@ class Keys:
 
     def _whole(self, key: str, value: Any, minimum: int) -> int:
         if type(value) is not int:
-            self.refuse(key, f"must be a whole number, not {_show(value)}", f"Give at least {minimum}.")
+            self.refuse(key, f"must be a whole number, not {shown(value)}", f"Give at least {minimum}.")
             return minimum
         # Patterns of layers are written out one by one, so their number is bounded before that.
         largest = MOST_LAYERS if key == "num_hidden_layers" else LARGEST
         if not minimum <= value <= largest:
-            self.refuse(key, f"{_show(value)} is out of range", f"Give {minimum} to {largest}.")
+            self.refuse(key, f"{shown(value)} is out of range", f"Give {minimum} to {largest}.")
             return minimum
         return value
-
-
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -22,7 +22,7 @@ class SimulatedWork:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
+class Simulated:
     """One step: events by start, its length, and per rank the seconds without work and the most micro-batches held."""
 
     events: tuple[SimulatedWork, ...]
@@ -38,7 +38,7 @@ def simulate(
     micro_batches: int,
     virtual_stages: int = 1,
     send_s: float = 0.0,
-) -> Timeline:
+) -> Simulated:
     """Run one step of a schedule over ranks of given seconds per micro-batch, split evenly over their chunks.
 
     A message takes ``send_s``: beside the work where the schedule overlaps, else the sender waits until it is through.
@@ -76,7 +76,7 @@ def simulate(
                 moved = True
     assert all(n == len(order) for n, order in zip(next_of, orders, strict=True)), "the schedule waits for itself"
     total = max(event.end_s for event in events)
-    return Timeline(
+    return Simulated(
         events=tuple(sorted(events, key=lambda event: (event.start_s, event.rank, event.end_s))),
         total_s=total,
         idle_s=tuple(total - micro_batches * float(times.seconds) for times in ranks),

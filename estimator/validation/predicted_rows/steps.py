@@ -98,17 +98,6 @@ def variant_plan(row: Row) -> dict[str, Any]:
     return plans.get(kind, {})
 
 
-def scenario_of_grid_row(row: Row, place: TableDevice) -> Scenario:
-    """Return the scenario of a row of ``step --models``."""
-    return scenario_of(row, place)
-
-
-def scenario_of_variant_row(row: Row, place: TableDevice) -> Scenario | None:
-    """Return the scenario of a row of ``ddp``; None where its variant is no plan."""
-    plan = variant_plan(row)
-    return scenario_of(row, place, plan) if plan else None
-
-
 def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     """Return the scenario of a row that says all that one needs, under ``plan``; raise InputProblems."""
     model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")

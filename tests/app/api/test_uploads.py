@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from app.api.uploads import plain_name
+from app.importers.names import plain_name
 from app.main import create_app
 from estimator.scenario.codec import encode
 from tests.app.examples import MEASUREMENT

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.communication.context import context_messages, copied_width
+from estimator.communication.context import context_messages
 from estimator.cost.collectives import TRAFFIC
 from estimator.scenario.legality import sequence_problems
 from estimator.scenario.plan import CP_KINDS
@@ -93,12 +93,6 @@ def test_degrees_named_as_remedy_are_legal(cp, tp, group, kv_heads):
 def test_wider_gradients_travel_wider():
     narrow, wide = (received(sent("ring", gradient_bytes=width), "backward") for width in (2, 4))
     assert wide == pytest.approx(1.5 * narrow)
-
-
-def test_few_key_heads_are_copied_for_ulysses():
-    assert copied_width(8, 128, tp=1, cp=4) == 8 * 128
-    assert copied_width(8, 128, tp=4, cp=8) == 8 * 128
-    assert copied_width(8, 128, tp=16, cp=2) == 2 * 128
     many, few = (received(sent("ulysses", kv_width=w * 128), "forward") for w in (128, 16))
     assert few == pytest.approx(many * (2 * 128 + 2 * 16) / (4 * 128))
 

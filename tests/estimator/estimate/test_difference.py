@@ -159,3 +159,6 @@ def test_the_only_axis_of_as_many_ranks_is_one_cause_whatever_it_is_called():
     assert (back.axis, back.seconds) == ("dp", -2.0)
     assert {one.axis for one in causes(recorded, told(dp=(8, 3.0), tp=(8, 1.0)))} == {"8 ranks", "dp", "tp"}
     assert {one.axis for one in causes(recorded, told(dp=(4, 3.0)))} == {"8 ranks", "dp"}
+    both = told(dp=(8, 2.0), **{"8_ranks": (8, 1.0)})
+    apart = {one.axis: one.seconds for one in causes(both, told(dp=(8, 3.0)))}
+    assert apart == {"dp": pytest.approx(1.0), "8 ranks": pytest.approx(-1.0)}, "two of one side are not one axis"

@@ -9,10 +9,10 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.explain import assumptions, memory_problems
-from estimator.estimate.report import MemoryOfStage
+from estimator.estimate.explain import Launching, assumptions, limits, memory_problems
+from estimator.estimate.report import Collective, MemoryOfStage
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import MEMORY_KINDS, SHOWN_CATEGORIES
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
 from estimator.scenario.problems import Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json
@@ -47,6 +47,17 @@ def test_the_sentence_names_the_largest_part_with_its_share():
 def test_what_is_made_slow_is_what_is_blamed(category, changes):
     found = estimate(scenario(LLAMA, plan={"dp": 8, "sharding": "zero1"}, seq_len=2048), flawless(**changes))
     assert found.limits.startswith(category.capitalize())
+
+
+def test_where_the_host_binds_the_largest_message_is_one_outside_of_micro_batches():
+    inside = Collective(name="x", kind="all-reduce", axis="tp", phase="forward", ranks=8, bytes=1.0, count=1.0,
+                        seconds=3.0, exposed_s=3.0)  # fmt: skip
+    outside = replace(inside, axis="dp", kind="reduce-scatter", exposed_s=2.0)
+    launched = Launching(seconds=8.0, communication_s=2.0)
+    breakdown = dict.fromkeys(CATEGORIES, 0.0)
+    said = limits(10.0, breakdown, (inside, outside), peak=1.0, reserved=1.0, capacity=2.0, launched=launched)
+    assert said.startswith("Host takes 8 s of 10 s")
+    assert said.endswith("2 s exposed (20%), most of it the dp reduce-scatter.")
 
 
 def test_exposed_communication_is_named_beside_a_larger_part():

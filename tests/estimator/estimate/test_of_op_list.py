@@ -18,7 +18,7 @@ from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
-from estimator.estimate.recorded import device_seconds, recorded, times_of
+from estimator.estimate.recorded import recorded, times_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
@@ -74,7 +74,8 @@ def test_a_cpu_holds_what_storages_take_and_nothing_back():
 
 
 def test_every_call_has_its_seconds():
-    seconds = device_seconds(LLAMA, cluster_for(LLAMA), efficiencies("hopper"))
+    every = recorded(LLAMA, cluster_for(LLAMA), efficiencies("hopper"), interval=False)
+    seconds = [every.work[at].seconds if at >= 0 else 0.0 for at in every.of_call]
     assert len(seconds) == len(LLAMA.calls)
     assert all((value > 0) == (call.kind == "kernel") for value, call in zip(seconds, LLAMA.calls, strict=True))
 

@@ -12,7 +12,8 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.report import MemoryOfStage, stage_memories
 from estimator.memory.activations import kept_bytes, logits_bytes
-from estimator.memory.memory import stage_memory, stage_parameters
+from estimator.memory.memory import stage_memory
+from estimator.memory.stage_parameters import stage_parameters
 from estimator.operations.optimizer import optimizer
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network

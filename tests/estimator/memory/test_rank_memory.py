@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from estimator.estimate.estimate import estimate
-from estimator.memory.memory import stage_parameters
+from estimator.memory.stage_parameters import stage_parameters
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, Built, built, scenario

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.scenario.arrays import ceil_div, joined, maximum, minimum, picked, taken, where
+from estimator.scenario.arrays import _WHOLE, ceil_div, joined, maximum, minimum, picked, taken, where
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -104,3 +107,7 @@ def test_rows_are_taken_from_columns_only():
 def test_lengths_that_disagree_are_an_error():
     with pytest.raises(ValueError, match="zip"):
         joined([table(1.0, 1.0), table(2.0, 2.0)], [1])
+
+
+def test_what_all_plans_share_is_named_as_it_is_called():
+    assert set(_WHOLE) == {one.__name__ for one in (Training, ByteWidths, Cluster, Plan)}

@@ -14,8 +14,12 @@ from estimator.scenario.parameters import (
     model_flops_per_token,
     parameters,
     parameters_per_layer,
-    small_parameters_per_layer,
 )
+
+
+def small_parameters_per_layer(model: Model) -> int:
+    """Biases, norm weights and attention sinks of one block."""
+    return parameters_per_layer(model) - linear_parameters_per_layer(model)
 
 
 def test_a_gpt2_block_by_hand():

@@ -9,8 +9,8 @@ import pytest
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
-from estimator.memory.memory import stage_parameters
 from estimator.memory.stage_layout import StageKind
+from estimator.memory.stage_parameters import stage_parameters
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES
 from estimator.scenario.parameters import parameters

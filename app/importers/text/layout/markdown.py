@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from app.importers.text.layout.document import Table
-from app.importers.text.values.cells import is_data
 
 _RULE_CELL = re.compile(r"\s*:?-{1,200}:?\s*$")
 _MOST_CELLS = 200
@@ -48,8 +47,3 @@ def _cells(line: str) -> tuple[str, ...] | None:
     if len(cells) < 2 and not text.startswith("|"):
         return None
     return tuple(cell.strip() for cell in cells[:_MOST_CELLS]) if len(cells) <= _MOST_CELLS else None
-
-
-def has_numbers(table: Table) -> bool:
-    """Whether any cell of the body holds a figure."""
-    return any(is_data(cell) for row in table.rows for cell in row)

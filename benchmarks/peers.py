@@ -195,6 +195,7 @@ def traced(entry: Entry) -> dict[str, Any]:
                 with tracker:
                     while True:  # the trace ends it
                         _step(program)
+                        tracker.reset_mod_stats()
             finally:
                 counted.append(_peak_bytes(tracker, "cuda"))
 

@@ -2,8 +2,9 @@
 
 MemTracker's peak and RuntimeEstimator's time (its roofline, ``operator-level-cost-model``), both of a step on fake
 tensors: they measure nothing. RuntimeEstimator needs a GPU to ask about; without one, MemTracker is asked alone, of the
-processor's ops with a GPU's optimizer (under autocast other ops are cast there), and the step is traced as well, whose
-tensors are printed beside. Beside each stands its seconds.
+processor's ops with a GPU's optimizer (under autocast other ops are cast there), and the step is traced as well, in a
+process where MemTracker counts the very ops that are recorded: printed are what it counts of both, the trace's tensors,
+the peak that is predicted of them, and processor seconds.
 """
 
 from __future__ import annotations
@@ -49,13 +50,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _row(name: str, found: dict[str, Any]) -> str:
-    """A step's peaks, the difference of what was traced from MemTracker's, and the seconds of both."""
-    peaks = [found.get(tool, {}).get("peak_bytes") for tool in WITHOUT]
-    if None in peaks:
+    """MemTracker's peaks, of the processor's ops and of those traced, the trace's, what is predicted, seconds."""
+    theirs, ours = found.get("mem_tracker", {}), found.get("traced", {})
+    if "peak_bytes" not in ours:
         return f"{name:32} " + "; ".join(str(one.get("failed", "")) for one in found.values())
-    theirs, ours = peaks
-    took = "  ".join(f"{found[tool]['took_s']:6.1f} s" for tool in WITHOUT)
-    return f"{name:32} {theirs / 1e9:9.4f} GB {ours / 1e9:9.4f} GB {ours / theirs - 1:+9.4%}  {took}"
+    peak, same = ours["peak_bytes"], ours["mem_tracker_bytes"]
+    alone = f"{theirs['peak_bytes'] / 1e9:9.4f}" if "peak_bytes" in theirs else "no answer"
+    took = "  ".join(f"{found[tool]['took_s']:6.1f} s" for tool in WITHOUT if tool in found)
+    return (
+        f"{name:32} {alone} GB {same / 1e9:9.4f} GB {peak / 1e9:9.4f} GB {peak / same - 1:+9.4%}  "
+        f"{ours['predicted_bytes'] / 1e9:9.4f} GB  {took}"
+    )
 
 
 def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
@@ -69,9 +74,10 @@ def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
 def _asked(tool: str, series: Path, name: str) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     entry = next(one for one in read_series(series) if one.name == name)
-    began_s = time.perf_counter()
+    clock = time.perf_counter if _device() == "cuda" else time.process_time
+    began_s = clock()
     found = {"mem_tracker": tracked, "runtime_estimator": estimated, "traced": traced}[tool](entry)
-    return {**found, "took_s": round(time.perf_counter() - began_s, 2)}
+    return {**found, "took_s": round(clock() - began_s, 2)}
 
 
 def _device() -> str:
@@ -115,22 +121,34 @@ def _step(program: Any) -> None:
 
 def tracked(entry: Entry) -> dict[str, Any]:
     """MemTracker's peak of the second step."""
-    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
 
     with FakeTensorMode():
         program = _program(entry)
-        batch = program.batch.values() if isinstance(program.batch, dict) else [program.batch]
-        tracker = MemTracker()
-        tracker.track_external(program.module, program.optimizer, *batch)
+        tracker = _tracker(program)
         with tracker:
             _step(program)
             tracker.reset_mod_stats()
             _step(program)
-        peaks = tracker.get_tracker_snapshot("peak")
-    there = [kinds for device, kinds in peaks.items() if torch.device(device).type == _device()]
-    return {"peak_bytes": float(max(kinds["Total"] for kinds in there))}
+    return {"peak_bytes": _peak_bytes(tracker, _device())}
+
+
+def _tracker(program: Any) -> Any:
+    """A MemTracker that knows of what there is before the step."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    batch = program.batch.values() if isinstance(program.batch, dict) else [program.batch]
+    tracker = MemTracker()
+    tracker.track_external(program.module, program.optimizer, *batch)
+    return tracker
+
+
+def _peak_bytes(tracker: Any, device: str) -> float:
+    import torch
+
+    peaks = tracker.get_tracker_snapshot("peak")
+    there = [kinds for found, kinds in peaks.items() if torch.device(found).type == device]
+    return float(max(kinds["Total"] for kinds in there))
 
 
 def estimated(entry: Entry) -> dict[str, Any]:
@@ -148,23 +166,53 @@ def estimated(entry: Entry) -> dict[str, Any]:
 
 
 def traced(entry: Entry) -> dict[str, Any]:
-    """The most bytes that tensors of a traced step hold at once, without the allocator's rounding."""
+    """The most bytes that tensors of a traced step hold at once, MemTracker's count of the same ops, the prediction.
+
+    ``mem_tracker_bytes`` has the allocator's rounding, ``predicted_bytes`` workspaces of libraries as well.
+    """
+    from estimator.estimate.of_op_list import cluster_for, estimate_op_list
     from estimator.scenario import catalog
-    from runners.program.command import run, train
+    from runners.program.command import run
     from runners.program.peers import Peers
     from runners.program_of import program_of
 
-    def program(_: Any) -> None:
-        kernel = entry.options.get("optimizer_kernel", "default")
-        train(program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel))
+    counted: list[float] = []
 
-    found = run(program, chip=catalog.chip("h200-sxm"), peers=Peers(0, lambda rank: []), name=entry.name, own=False)
+    def program(_: Any) -> None:
+        import torch
+        from torch.distributed._tools import mem_tracker
+
+        kernel = entry.options.get("optimizer_kernel", "default")
+        program = program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
+        begin = mem_tracker._WeakRefInfo.__init__
+
+        def on_one_device(self: Any, size: int, element_size: int, device: torch.device, kind: Any) -> None:
+            begin(self, size, element_size, device if device.type == "cpu" else torch.device("cuda", 0), kind)
+
+        with mock.patch.object(mem_tracker._WeakRefInfo, "__init__", on_one_device):
+            tracker = _tracker(program)
+            try:
+                with tracker:
+                    while True:  # the trace ends it
+                        _step(program)
+                        tracker.reset_mod_stats()
+            finally:
+                counted.append(_peak_bytes(tracker, "cuda"))
+
+    chip = catalog.chip("h200-sxm")
+    found = run(program, chip=chip, peers=Peers(0, lambda rank: []), name=entry.name, own=False)
     changes = [0.0] * (len(found.calls) + 2)
     for one in found.storages:
         changes[max(one.born, 0)] += one.bytes
         if one.died >= 0:
             changes[one.died] -= one.bytes
-    return {"peak_bytes": max(accumulate(changes)), "calls": len(found.calls)}
+    predicted = estimate_op_list(found, cluster_for(found), interval=False).memory.peak_bytes
+    return {
+        "peak_bytes": max(accumulate(changes)),
+        "mem_tracker_bytes": counted[0],
+        "predicted_bytes": predicted,
+        "calls": len(found.calls),
+    }
 
 
 if __name__ == "__main__":

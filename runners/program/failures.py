@@ -8,6 +8,7 @@ import socket
 import sys
 import traceback
 import urllib.error
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
             "It wants what only a network has: let it take that from its cache or from a local path. Weights and data"
             " need not be the real ones: of them a trace looks at shapes alone."
         )
+    elif "kernels.load" in _passed(error):
+        remedy = (
+            "It loads a kernel that is built for a GPU, which has no shapes to run on: let it call torch's own op in"
+            " its place (for flash attention, scaled_dot_product_attention or flex_attention)."
+        )
+    elif part := _unbuilt(error):
+        remedy = (
+            f"{part} of it is missing: where that is C++ of its own, build it for this Python as it says; a compiler is"
+            " all that needs, no GPU."
+        )
     elif isinstance(error, FileNotFoundError):
         remedy = (
             "Put such a file there; of data a trace looks at shapes alone, so that a short one of any content will do."
@@ -92,17 +103,36 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
     return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)
 
 
-def _wants_network(error: BaseException | None) -> bool:
-    """Whether an error, or what led to it, says that something could not be had from elsewhere."""
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what led to it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, (socket.gaierror, urllib.error.URLError)) or NETWORK.intersection(
-            one.__name__ for one in type(error).__mro__
-        ):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
+
+
+def _wants_network(error: BaseException) -> bool:
+    """Whether an error, or what led to it, says that something could not be had from elsewhere."""
+    return any(
+        isinstance(one, (socket.gaierror, urllib.error.URLError))
+        or bool(NETWORK.intersection(kind.__name__ for kind in type(one).__mro__))
+        for one in _behind(error)
+    )
+
+
+def _passed(error: BaseException) -> set[str]:
+    """Names of the modules that an error passed through."""
+    return {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
+
+
+def _unbuilt(error: BaseException) -> str:
+    """The part of a package that an error comes of, where the package is there and that part is not; else ""."""
+    for one in _behind(error):
+        name = (one.name or "") if isinstance(one, ModuleNotFoundError) else ""
+        if name.rpartition(".")[0] in sys.modules:
+            return name
+    return ""
 
 
 def wants_ranks(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from torch.utils import _device as devices
 from torch.utils._python_dispatch import _disable_current_modes
 
 from runners.program import chip, moved, placeholders, tensor_types, values
-from runners.program.devices import DEVICE, inward, inward_named, known
+from runners.program.devices import DEVICE, inward, inward_named
 from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
 
@@ -73,7 +73,7 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         return args[0]
 
     def built(func: Any, args: Any, kwargs: Any) -> Any:
-        target = known(kwargs.get("device"))
+        target = inward_named(kwargs).get("device")
         rest = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory")}
         gradient = rest.pop("requires_grad", False)
         if isinstance(args[0] if args else None, torch.Tensor):
@@ -93,7 +93,7 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         return made.requires_grad_() if gradient else made
 
     def new_tensor(func: Any, args: Any, kwargs: Any) -> Any:
-        target = known(kwargs.get("device")) or args[0].device
+        target = inward_named(kwargs).get("device") or args[0].device
         gradient = kwargs.get("requires_grad", False)
         made = torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype).to(target)
         return made.requires_grad_() if gradient else made

@@ -6,7 +6,7 @@ import bisect
 import re
 import threading
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, MutableSet
 from typing import Any
 
 import torch
@@ -39,6 +39,8 @@ class ModulePaths:
         self._modules: dict[int, list[tuple[int, bool]]] = {}
         self.compiled = 0
         self.evaluated = False
+        self.differentiated: MutableSet[nn.Module] = weakref.WeakSet()
+        """Modules that the program called while gradients were asked for."""
         self._hooks: list[Any] = []
 
     def install(self) -> None:
@@ -118,8 +120,11 @@ class ModulePaths:
     def _enter(self, module: nn.Module, _: Any) -> None:
         if module not in self._of:
             self._take(module)
-        if not self._stack and not module.training and not torch.is_grad_enabled():
-            self.evaluated = True
+        if not self._stack:
+            if torch.is_grad_enabled():
+                self.differentiated.add(module)
+            elif not module.training:
+                self.evaluated = True
         self._stack.append(self._of[module])
         self.boundary()
 

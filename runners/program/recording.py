@@ -278,7 +278,8 @@ class Recording:
             ):
                 continue  # a lazy layer's, which the first batch shapes; a stand-in, as torch.func gives them
             self.storages.mark_of(self.weight(parameter), local(parameter), MemoryKind.PARAMETERS)
-        self.storages.mark(map(local, root.buffers()), MemoryKind.PARAMETERS)
+        # by the class: Megatron's DistributedDataParallel has a list by that name
+        self.storages.mark(map(local, nn.Module.buffers(root)), MemoryKind.PARAMETERS)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

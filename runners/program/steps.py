@@ -66,7 +66,8 @@ class Steps:
         recording = self.recording
         recording.optimizer += 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self._trained |= {id(p): p for p in parameters if p.requires_grad}
+        # one without a gradient is left as it is: an optimizer may hold what a wrapper has replaced since
+        self._trained |= {id(p): p for p in parameters if p.requires_grad and p.grad is not None}
         for parameter in parameters:
             weight = recording.weight(parameter)
             recording.storages.mark_of(weight, local(parameter), MemoryKind.PARAMETERS)
@@ -139,23 +140,36 @@ class Steps:
         """Count the elements of what is trained or frozen in modules that are trained; and of what is trained alone.
 
         That is what optimizers step, or gets a gradient; averaged copies and modules without any such do not count.
+        Where an optimizer steps copies, or this rank's part of them, in place of the model's (DeepSpeed's ZeRO), the
+        model's count.
         """
-        trained: dict[int, torch.Tensor] = {
-            id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad
-        }
+        roots = self.recording.roots
+        trained: dict[int, torch.Tensor] = {id(p): p for root in roots for p in root.parameters() if p.requires_grad}
         if self._trained:
-            trained = {key: p for key, p in trained.items() if p.grad is not None} | self._trained
-        ours = [root for root in self.recording.roots if any(id(p) in trained for p in root.parameters())]
+            stepped = {key: p for key, p in trained.items() if p.grad is not None or key in self._trained}
+            if stepped:
+                trained = stepped | self._trained
+            else:
+                ran = self.recording.modules.differentiated
+                trained = {id(p): p for root in ran for p in root.parameters() if p.requires_grad} or self._trained
+        ours = [root for root in roots if any(id(p) in trained for p in root.parameters())]
         found = {id(p): p for root in ours for p in root.parameters() if not p.requires_grad} | trained
-        flat = list(_flat(self.recording.roots))
+        flat = list(_flat(roots))
         for one in flat:
             for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters
                 found.pop(id(part), None)
                 trained.pop(id(part), None)
-        whole = sum(p.numel() for p in found.values()) + sum(sum(one._numels) for one in flat)
-        return whole, sum(p.numel() for p in trained.values()) + sum(
-            sum(one._numels) for one in flat if one.requires_grad
-        )
+        whole = sum(map(_elements, found.values())) + sum(sum(one._numels) for one in flat)
+        every = sum(map(_elements, trained.values())) + sum(sum(one._numels) for one in flat if one.requires_grad)
+        held = sum(local(p).numel() for p in self._trained.values())
+        if 0 < held < every:
+            self.recording.assume(f"of {every:,} trained parameters this rank's optimizer updates {held:,}")
+        return whole, every
+
+
+def _elements(parameter: torch.Tensor) -> int:
+    """Elements on all ranks together; of a parameter that DeepSpeed's ZeRO-3 has put away it tells by itself."""
+    return int(getattr(parameter, "ds_numel", None) or parameter.numel())
 
 
 def _flat(roots: list[Any]) -> Iterator[Any]:

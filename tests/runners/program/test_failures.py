@@ -20,6 +20,22 @@ def not_found():
         return error
 
 
+def unbuilt():
+    error = RuntimeError("cannot make a data set")
+    error.__context__ = ModuleNotFoundError("No module named 'json.helpers_cpp'", name="json.helpers_cpp")
+    return error
+
+
+def fetched():
+    """As the package ``kernels`` fails that has none built for this host."""
+    own = {"__name__": "kernels.load"}
+    exec("def get_kernel(name): raise ValueError(name)", own)
+    try:
+        own["get_kernel"]("flash-attn3")
+    except ValueError as error:
+        return error
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -27,6 +43,8 @@ def not_found():
         (SystemExit("no GPU"), "ended: no GPU"),
         (urllib.error.URLError("no such host"), "wants what only a network has"),
         (not_found(), "wants what only a network has"),
+        (unbuilt(), "json.helpers_cpp of it is missing: where that is C++ of its own, build it"),
+        (fetched(), "It loads a kernel that is built for a GPU"),
         (RuntimeError("Error downloading train-images"), "wants what only a network has"),
         (FileNotFoundError("train.bin"), "Put such a file there"),
         (ModuleNotFoundError("No module named 'xformers'", name="xformers.ops"), "Choose torch's own attention"),

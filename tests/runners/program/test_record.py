@@ -333,6 +333,15 @@ def test_frozen_parameters_are_counted_and_told_apart(traced):
     assert sorted(one.trains for one in found.weights) == [False, True]
 
 
+@pytest.mark.parametrize(("whose", "held"), [("part", 64 * 65 // 2 + 8 * 65 // 2), ("whole", 0)])
+def test_the_models_parameters_count_whatever_an_optimizer_holds_of_them(traced, whose, held):
+    """Copies in fp32 of which this rank has a part, and a tensor that another optimizer holds and nothing trains."""
+    found = traced(PROGRAMS / "in_parts.py", "--", whose)
+    assert (found.parameters, found.trained_parameters) == (64 * 65 + 8 * 65,) * 2
+    share = f"of 4,680 trained parameters this rank's optimizer updates {held:,}"
+    assert [text for text in found.assumptions if "updates" in text] == ([share] if held else [])
+
+
 def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced):
     found = traced(PROGRAMS / "picked.py")
     assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1

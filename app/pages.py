@@ -22,8 +22,11 @@ _IMMUTABLE = "public, max-age=31536000, immutable"
 _ANY_PLOTLY = re.compile(rb"/plotly-[a-z0-9.-]+\.min\.js")
 _OWN_FILE = re.compile(rb'(?<==")(?=(?:css|js)/|favicon)')
 _BEFORE_MODULES = re.compile(rb'(?=<script type="module")')
+_SHEETS = re.compile(rb'(?:<link rel="stylesheet" href="css/[^"]+">\s*)+')
+_SHEET = re.compile(r'<link rel="stylesheet" href="(css/[^"]+)">')
 _VERSION = re.compile(rb"plotly\.js [^\n]*v([0-9.]+)")
 
+_ALL_SHEETS = "css/all.css"
 _MAIN = "js/main.js"
 _IMPORTED = re.compile(r'\bfrom "(\.[^"]+)"')
 """What a module cannot run without; what it imports once it is wanted stands in brackets."""
@@ -80,10 +83,25 @@ class VersionedFiles(StaticFiles):
             self.first[view] = tuple(sorted(found - {_MAIN}))
         return self.first[view]
 
+    def sheets(self) -> bytes:
+        """Return the style sheets that the page names, in its order, as one: each request has its price."""
+        page = (self.static / "index.html").read_text(encoding="utf-8")
+        return b"\n".join((self.static / name).read_bytes() for name in _SHEET.findall(page))
+
     async def get_response(self, path: str, scope: Scope) -> Response:
         version = scope["path_params"]["version"]
         if version == self.version and path in self.kept and scope["method"] == "GET":
             body, headers = self.kept[path]
+            return Response(body, headers=headers)
+        if path == _ALL_SHEETS:
+            body = await asyncio.to_thread(self.sheets)
+            current = version == self.version
+            headers = {
+                "cache-control": _IMMUTABLE if current else "no-cache",
+                "content-type": "text/css; charset=utf-8",
+            }
+            if current:
+                self.kept[path] = body, headers
             return Response(body, headers=headers)
         response = await super().get_response(path, scope)
         current = version == self.version
@@ -166,6 +184,7 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
         # all at once, where the browser would hear of each only from the one that imports it
         names = await asyncio.to_thread(files.ahead, request.query_params.get("view", "explore"))
         ahead = "".join(f'<link rel="modulepreload" href="{name}">' for name in names)
+        page = _SHEETS.sub(f'<link rel="stylesheet" href="{_ALL_SHEETS}">\n'.encode(), page)
         page = _BEFORE_MODULES.sub(ahead.encode(), page)
         page = _OWN_FILE.sub(f"/static/{version}/".encode(), page)
         return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})

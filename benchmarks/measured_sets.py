@@ -73,6 +73,15 @@ class Scored:
     open_frac: tuple[float, float] = (1.0, 1.0)
     low: float | None = None
     high: float | None = None
+    memory_low: float | None = None
+    memory_high: float | None = None
+
+    @property
+    def memory_covered(self) -> bool | None:
+        """Whether the measured peak lies in its interval, whose ends are ratios to the predicted one."""
+        if self.memory is None or self.memory_low is None or self.memory_high is None:
+            return None
+        return self.memory_low <= 1 / (1 + self.memory / 100) <= self.memory_high
 
     @property
     def covered(self) -> bool | None:
@@ -197,6 +206,8 @@ def _of_row(row: Predicted) -> Scored:
         open_frac=row.open_frac,
         low=row.low_s / row.step_s,
         high=row.high_s / row.step_s,
+        memory_low=row.peak_low_bytes / row.peak_bytes,
+        memory_high=row.peak_high_bytes / row.peak_bytes,
         naive=row.naive_error_pct,
         peers=row.peers_error_pct,
     )
@@ -230,6 +241,8 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         measured_s=step_s,
         low=one.interval_s[0] / one.step_time_s,
         high=one.interval_s[1] / one.step_time_s,
+        memory_low=one.memory.interval_bytes[0] / one.memory.peak_bytes,
+        memory_high=one.memory.interval_bytes[1] / one.memory.peak_bytes,
     )
 
 
@@ -255,6 +268,8 @@ def _of_table(path: Path) -> list[Scored]:
             "measured_s": row.get("step_s"),
             "low": low,
             "high": high,
+            "memory_low": one.memory.interval_bytes[0] / one.memory.peak_bytes,
+            "memory_high": one.memory.interval_bytes[1] / one.memory.peak_bytes,
         }
 
     return [

@@ -70,9 +70,11 @@ def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
         def drawn(own: float, other: float, own_share: float) -> float:
             return own**own_share * other ** (1 - own_share)
 
+        # Widths of as many rows more as a kind needs, as they are known without it: none becomes 0.
+
         found[kind] = Residual(
-            low=max(drawn(low, above.low, share), LEAST_FACTOR),
-            high=max(drawn(high, above.high, share), LEAST_FACTOR),
+            low=share * low + (1 - share) * above.low,
+            high=share * high + (1 - share) * above.high,
             memory_low=drawn(quantile(peaks, 1 - TENTH), above.memory_low, memory_share) if peaks else above.memory_low,
             memory_high=drawn(quantile(peaks, TENTH), above.memory_high, memory_share) if peaks else above.memory_high,
             source=f"{count} times of {', '.join(sorted(timed))}",
@@ -125,10 +127,6 @@ def off(one: Scored) -> tuple[float, float]:
 def less(whole: float, part: float) -> float:
     """What is left of a sum in quadrature without one of its parts; 0 where the part alone is more."""
     return math.sqrt(max(whole**2 - part**2, 0.0))
-
-
-LEAST_FACTOR = 0.4
-"""No interval is narrower than this share of what its efficiencies and the model's structure admit."""
 
 
 def held_out(by_set: dict[str, list[Scored]]) -> dict[str, list[bool | None]]:

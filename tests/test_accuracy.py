@@ -73,8 +73,21 @@ def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side_whatever_the_size
     assert found["one device"].low < 2 * math.log(1.15) / (math.log(1.2) / known("one device").low)
     assert "split" not in found
     inside = held_out(sources)["3"]
-    # A tenth above; below as much or less, as no end is nearer than LEAST_FACTOR of what efficiencies admit.
+    # A tenth on either side, or less: what is known of all other kinds draws the ends apart.
     assert 0.75 < sum(map(bool, inside)) / len(inside) < 0.95
+
+
+def test_a_kind_that_is_never_off_to_one_side_keeps_some_width_there():
+    # All predicted too short: an end at the prediction itself would say that none of the kind can be too long.
+    found = fitted({name: [one(-20.0, kind="sharded")] * 15 for name in "ab"} | {"c": [one(5.0)] * 40})
+    assert 0 < found["sharded"].low < 0.5 * found["any"].low
+    assert found["sharded"].high > 0.5
+
+
+def test_the_share_of_peaks_that_their_interval_holds():
+    peaks = [replace(one(None, error), memory_low=0.95, memory_high=1.1) for error in (-5.0, 0.0, 4.0, 12.0)]
+    assert [peak.memory_covered for peak in peaks] == [True, True, True, False]
+    assert figures([*peaks, one(3.0)], skipped=0)["memory_covered"] == 75.0
 
 
 def test_a_word_that_only_one_source_has_is_learned_from_steps_of_other_places():

@@ -118,6 +118,22 @@ def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
     return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
 
 
+def held_interval(reserved_bytes: float, kind: str, allocator: Range | None) -> tuple[float, float]:
+    """The 80 % interval of what the allocator holds: that of the peak and of the allocator's share, in quadrature."""
+    low, high = _held_logs(kind, allocator)
+    return reserved_bytes * math.exp(low), reserved_bytes * math.exp(high)
+
+
+def _held_logs(kind: str, allocator: Range | None) -> tuple[float, float]:
+    """Logarithms of the ends of what is reserved, over what is predicted to be."""
+    one = known(kind)
+    low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))
+    if allocator is not None:
+        low = -math.hypot(low, math.log(allocator.value / allocator.low))
+        high = math.hypot(high, math.log(allocator.high / allocator.value))
+    return low, high
+
+
 def out_of_memory_frac(
     reserved_bytes: float, capacity_bytes: float, kind: str, allocator: Range | None = None
 ) -> float:
@@ -125,11 +141,7 @@ def out_of_memory_frac(
 
     Its tenths are those of the peaks of its kind, and of what the ``allocator`` holds beyond a peak, in quadrature.
     """
-    one = known(kind)
-    low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))
-    if allocator is not None:
-        low = -math.hypot(low, math.log(allocator.value / allocator.low))
-        high = math.hypot(high, math.log(allocator.high / allocator.value))
+    low, high = _held_logs(kind, allocator)
     spread = (high - low) / (2 * SIGMAS)
     if reserved_bytes <= 0:
         return 0.0

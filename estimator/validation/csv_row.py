@@ -30,13 +30,13 @@ from estimator.validation.spellings import (
     chip_of,
     family_of,
     flag,
+    mentions_out_of_memory,
     model_of,
     precision_of,
     says_yes,
 )
 
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
-OUT_OF_MEMORY = re.compile(r"\boom\b|out.?of.?mem", re.I)
 ADAPTERS = re.compile(r"\bq?lora\b", re.I)
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
@@ -108,7 +108,7 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
 
 def says_out_of_memory(cells: Mapping[str, str]) -> bool:
     """Whether a row says that it ran out of memory: a yes under ``oom``, or its ``status`` in words."""
-    return says_yes(cells.get("oom", "")) or OUT_OF_MEMORY.search(cells.get("status", "")) is not None
+    return says_yes(cells.get("oom", "")) or mentions_out_of_memory(cells.get("status", ""))
 
 
 ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import mean, median
 
-from estimator.cost.efficiency import Calibrated
+from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.residual import held_interval, memory_interval
 from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -37,6 +38,7 @@ class Predicted:
 
     ``parts_s``: predicted seconds of forward, backward and optimizer, waiting for the host included. ``naive_s``: None
     where the row times a part of a step. ``peers_error_pct``: errors of predictions that stand in the table, by whose.
+    ``peak_low_bytes``, ``peak_high_bytes``: the interval of the kind of memory that the row measured.
     ``open_frac``: the shortest and the longest step that what the row leaves open admits, over the predicted one.
     ``largest``: the category that most of the step is of. ``hardware``: the catalogue's key, however the row spells it.
     """
@@ -49,6 +51,8 @@ class Predicted:
     low_s: float
     high_s: float
     peak_bytes: float
+    peak_low_bytes: float
+    peak_high_bytes: float
     fits: bool
     kind: str
     open_frac: tuple[float, float]
@@ -245,10 +249,16 @@ def _predict(
     low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
     high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
     held = found.memory.stages[-1] if measured.memory_of_last else found.memory
-    peak_bytes = held.peak_bytes if measured.memory_kind == "allocated" else held.reserved_bytes
-    if measured.memory_kind == "device":
-        peak_bytes += measured.context_bytes
     assert row.scenario is not None
+    if measured.memory_kind == "allocated":
+        peak_bytes = held.peak_bytes
+        peak_interval = memory_interval(peak_bytes, found.kind)
+    else:
+        beside = measured.context_bytes if measured.memory_kind == "device" else 0.0
+        peak_bytes = held.reserved_bytes + beside
+        allocator = efficiencies_for(row.scenario.cluster.chip, calibration).ranges.get("allocator_frac")
+        low_bytes, high_bytes = held_interval(held.reserved_bytes, found.kind, allocator)
+        peak_interval = low_bytes + beside, high_bytes + beside
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,
@@ -259,6 +269,8 @@ def _predict(
         low_s=low_s,
         high_s=high_s,
         peak_bytes=peak_bytes,
+        peak_low_bytes=peak_interval[0],
+        peak_high_bytes=peak_interval[1],
         fits=found.memory.fits,
         kind=found.kind,
         open_frac=(min(known) / found.step_time_s, max(known) / found.step_time_s),

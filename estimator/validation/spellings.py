@@ -121,6 +121,26 @@ def sharding_of(text: str) -> str:
     return {"0": "ddp"}.get(level, f"zero{level}") if level else SHARDINGS.get(word, "")
 
 
+_OOM = r"(?:oom(?:ed)?|out.?of.?mem[a-z]{0,7})(?:.?(?:error|exception|killed))?"
+_OOM_SAID = re.compile(rf"(?<![a-z])(?<!no.)(?<!not.)(?<!without.){_OOM}(?![a-z])", re.I)
+_OOM_ALONE = re.compile(rf"(?:is|ran|went|torch|cuda|gpu|hip|xla|jax)*{_OOM}")
+_ASIDE = re.compile(r"\(.{1,10}\)")
+
+
+def mentions_out_of_memory(text: str) -> bool:
+    """Whether a sentence, a status or an error speaks of memory that ran out."""
+    return _OOM_SAID.search(text) is not None
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Whether a cell, or the name of a column, is nothing but a word for that.
+
+    >>> [is_out_of_memory(one) for one in ("OOM", "CUDA out of memory", "is_oom", "OOM (80GB)", "no OOM", "zoom")]
+    [True, True, True, True, False, False]
+    """
+    return _OOM_ALONE.fullmatch(re.sub(r"[^a-z]", "", _ASIDE.sub("", text.lower()))) is not None
+
+
 def says_yes(text: str) -> bool:
     """Whether a cell says yes, in one of the usual words."""
     return text.strip().lower() in YES

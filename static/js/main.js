@@ -21,11 +21,10 @@ import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
 import { createGlossary, explainTerms } from "./views/common/terms.js";
 import { createTour } from "./views/common/tour.js";
-import { later } from "./views/common/queue.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
 /** @typedef {(root: HTMLElement) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
-/** Views that Explore's first figures need not wait for. @type {Record<string, () => Promise<Create>>} */
+/** Views that are loaded when somebody goes for them. @type {Record<string, () => Promise<Create>>} */
 const OTHERS = {
   search: async () => (await import("./views/search/search.js")).createSearch,
   runs: async () => (await import("./views/runs/runs.js")).createRuns,
@@ -117,8 +116,6 @@ async function start() {
     await trying(api.health());
   }
   subscribe(["view", "online"], () => void make(state.view));
-  const makeAll = () => VIEWS.forEach((view) => void make(view));
-  later({ seen: false }, makeAll, makeAll);
   showView();
   subscribe(["view"], showView);
   for (const row of document.querySelectorAll(".tabs"))
@@ -187,12 +184,15 @@ async function start() {
   );
   byId("theme").onclick = toggleTheme;
   byId("help").onclick = () => help.showModal();
-  for (const link of document.querySelectorAll("[data-view]")) {
+  for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-view]"))) {
+    const view = link.dataset.view ?? "explore";
+    // who points at a link soon presses it
+    for (const nears of ["pointerenter", "focus"]) link.addEventListener(nears, () => void make(view));
     link.addEventListener("click", (event) => {
-      const { ctrlKey, metaKey, shiftKey } = /** @type {MouseEvent} */ (event);
+      const { ctrlKey, metaKey, shiftKey } = event;
       if (ctrlKey || metaKey || shiftKey) return;
       event.preventDefault();
-      show(/** @type {HTMLElement} */ (link).dataset.view ?? "explore");
+      show(view);
     });
   }
   addEventListener("popstate", readUrl);

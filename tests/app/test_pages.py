@@ -66,7 +66,7 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
     settings = Settings(data=tmp_path / "data", samples=tmp_path, probe_cpu=False, static=static)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
         names = _own_files(client)
-        assert {name.rsplit("/", 1)[1] for name in names} >= {"favicon.svg", "base.css", "theme.js", "main.js"}
+        assert {name.rsplit("/", 1)[1] for name in names} >= {"favicon.svg", "all.css", "theme.js", "main.js"}
         modules = {one.relative_to(static / "js").as_posix() for one in (static / "js").rglob("*.js")}
         begins = {name.partition("/js/")[2] for name in names if "/js/" in name}
         assert {"api.js", "views/explore/explore.js", "figures/waterfall.js"} < begins < modules
@@ -80,7 +80,9 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
         for name in names * 2:
             response = client.get(name)
             assert response.status_code == 200, name
-            assert response.content == (static / name.split("/", 3)[3]).read_bytes(), "from memory too"
+            own = [static / name.split("/", 3)[3]] if not name.endswith("/all.css") else _sheets(static)
+            assert response.content == b"\n".join(path.read_bytes() for path in own), "from memory too"
+            assert response.headers["content-type"].startswith(_TYPES[name.rsplit(".", 1)[1]])
             assert "immutable" in response.headers["cache-control"]
         (static / "js" / "format.js").write_text("changed")
         assert not set(_own_files(client)) & set(names), "what main.js imports counts too"
@@ -91,6 +93,21 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
         assert again.status_code == 304
         (main,) = [name for name in _own_files(client) if name.endswith("/main.js")]
         assert client.get(main.replace("main.js", "format.js")).text == "changed"
+        (sheet,) = [name for name in names if name.endswith(".css")]
+        (static / "css" / "tokens.css").write_text("changed")
+        assert client.get(sheet).headers["cache-control"] == "no-cache"
+        (sheet,) = [name for name in _own_files(client) if name.endswith(".css")]
+        assert client.get(sheet).text.startswith("changed\n"), "the page's order"
+
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def _sheets(static):
+    """Every style sheet there is, in the order in which index.html names them."""
+    named = [static / name for name in re.findall(r'href="(css/[^"]+)"', (static / "index.html").read_text())]
+    assert sorted(named) == sorted((static / "css").iterdir())
+    return named
 
 
 def _own_files(client, path="/"):

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.looking import (
     EIGHT_GPUS,
+    expect_view,
     headline,
     marked,
     points,
@@ -217,5 +218,11 @@ def test_a_load_asks_for_each_thing_once(open_page):
     once = [one for one in asked if one.startswith(("POST /api/", "GET /api/measurements/"))]
     assert "POST /api/estimate" in once
     assert [one for one in set(once) if one != "POST /api/estimate/axis" and once.count(one) > 1] == []
+    # the other pages come when somebody goes for them
+    assert [one for one in asked if one.endswith("/views/search/search.js")] == []
+    with page.expect_request("**/views/search/search.js"):
+        page.locator('.tabs [data-view="search"]').hover()
+    expect(page.locator("#search main")).to_have_count(1)
+    expect_view(page, "explore")
     expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
     expect(page.locator("#tile-peak-memory")).to_have_attribute("title", re.compile("nvidia-smi"))

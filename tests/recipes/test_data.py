@@ -27,7 +27,7 @@ def test_there_is_a_recipe_for_each_kind_of_addition():
     titles = re.findall(r"^## Add (?:an? )?(.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
     assert titles == [
         "GPU", "cache levels to a chip", "efficiencies", "model", "precision", "framework", "parameter of the plan",
-        "ATen op", "collective", "schedule", "importer", "benchmark", "backend", "figure", "study",
+        "category", "ATen op", "collective", "schedule", "importer", "benchmark", "backend", "figure", "study",
     ]  # fmt: skip
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.importers.text.layout.document import Block, Table, place
-from app.importers.text.values.cells import cell, says_oom
+from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings
 from estimator.scenario.measurement import Kernel, MeasuredCollective, Warning
 from estimator.scenario.units import counted
-from estimator.validation.spellings import says_yes
+from estimator.validation.spellings import mentions_out_of_memory, says_yes
 
 WIDE_SPREAD_FRAC = 0.1
 
@@ -52,7 +52,7 @@ def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
     A yes in a column of that name, or such a status, says it of the whole row: times and rates beside it are emptied,
     and noted in ``findings``. ``failed`` where the row's status says so, else ``ok``.
     """
-    if says_yes(str(row.get("oom", ""))) or says_oom(str(row.get("status", ""))):
+    if says_yes(str(row.get("oom", ""))) or mentions_out_of_memory(str(row.get("status", ""))):
         timed = [key for key, value in row.items() if isinstance(value, (int, float)) and key.endswith(_TIMED)]
         if any(row[key] for key in timed):
             findings.beside_oom.append(findings.line)

@@ -34,7 +34,10 @@ def unknown_rows(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"its rows hold times or rates of a step, but name no {words}: write each into a column of that name"
 
 
-NAMED = "write its name, as gpt2 or cs336-small (CS336 in the heading will do), or its parameters in a column params"
+NAMED = (
+    "write its name, as gpt2 or cs336-small (CS336 in the heading will do), or all digits of its parameters in a column"
+    " params"
+)
 TABLE = "text/table"
 OF_A_STEP = ("step_s", "step_time_s", "forward_s", "backward_s", "forward_backward_s", "tokens_per_s", "samples_per_s",
              "tokens_per_s_per_gpu", "steps_per_s", "time_s", "iteration_s", "iter_time_s")  # fmt: skip

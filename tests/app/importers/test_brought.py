@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from app.importers.imported import ImportRefused
 from app.importers.text.values.devices import of_name
 from app.summary import summarize
+from estimator.validation.csv_row import scenario_of_row
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.said_scenario import said_scenario
 from tests.app.importers.reading import codes, one, read
@@ -226,3 +228,73 @@ def test_bare_sizes_are_the_course_s_where_the_text_or_their_dimensions_say_so(t
     assert [row.get("catalogue_model") for row in one(imported).rows] == models
     if "params" not in columns[0]:
         assert ("course-models" in codes(imported)) == any(models)
+
+
+OUT_OF_MEMORY = ("OOM", "oomed", "CUDA OOM", "OOMError", "out-of-memory", "OutOfMemoryError", "ran out of memory",
+                 "out of memeory", "torch.cuda.OutOfMemoryError")  # fmt: skip
+
+
+@pytest.mark.parametrize("word", OUT_OF_MEMORY)
+def test_a_word_for_out_of_memory_is_one_wherever_it_stands(tmp_path, word):
+    cells = f"model,seq_len,step (ms)\ngpt2,512,40\ngpt2,1024,{word}\n"
+    status = f"model,seq_len,step (ms),status\ngpt2,512,40,ok\ngpt2,1024,90,failed: {word}\n"
+    sentence = f"| model | seq_len | step (ms) |\n|---|---|---|\n| gpt2 | 512 | 40 |\n\ngpt2 1024: {word}.\n"
+    for text in (cells, status, sentence):
+        assert [row["status"] for row in one(read(tmp_path, text)).rows] == ["ok", "oom"], text
+    assert scenario_of_row({"status": f"failed: {word}"}).out_of_memory
+
+
+def test_no_word_for_out_of_memory_is_one_behind_a_no(tmp_path):
+    text = "model,seq_len,step (ms),status\ngpt2,512,40,no OOM\ngpt2,1024,90,fits without OOM\n"
+    assert [row["status"] for row in one(read(tmp_path, text)).rows] == ["ok", "ok"]
+
+
+def test_parameters_name_a_model_where_no_column_does_and_all_their_digits_are_there(tmp_path):
+    text = "params,batch,seq_len,step (ms)\n124439808,8,1024,90\n1.3B,8,1024,210\n"
+    found = one(read(tmp_path, text), "step-times")
+    assert [(row["model"], row.get("catalogue_model")) for row in found.rows] == [("124439808", "gpt2"), ("1.3B", None)]
+    (said,) = [warning.message for warning in found.warnings if warning.code == "models-by-count"]
+    assert "124439808 is gpt2" in said
+    assert "1.3B" not in said
+
+
+def test_times_without_a_unit_are_milliseconds_where_rate_and_batch_say_so(tmp_path):
+    header = "model,train_samples_per_sec,train_step_time,train_batch_size,train_img_size,param_count\n"
+    found = one(
+        read(tmp_path, f"{header}tinynet_e,10001.12,50.423,512,106,2.04\nmnasnet,6438.14,78.983,512,224,2.04\n")
+    )
+    assert [row["step_s"] for row in found.rows] == [0.050423, 0.078983]
+    assert (found.rows[0]["samples_per_s"], found.rows[0]["global_batch"]) == (10001.12, 512)
+    assert not [key for key in found.rows[0] if key.endswith("_s") and key not in ("step_s", "samples_per_s")]
+    assert {"unit-inferred"} == {warning.code for warning in found.warnings if warning.code.startswith("unit-i")}
+    assert not [warning for warning in found.warnings if warning.code == "unit-assumed"]
+
+
+def test_a_column_of_answers_is_no_time_and_a_name_that_begins_with_a_digit_no_figure(tmp_path):
+    text = "d_model,context_length,only_forward,mean_s,oom\n768,128,False,0.049,False\n768,128,True,,True\n"
+    found = one(read(tmp_path, text))
+    assert found.origin.format == "text/table"
+    assert [(row["mean_s"], row["status"]) for row in found.rows] == [(0.049, "ok"), (None, "oom")]
+    plans = "| schedule | TPS/GPU |\n|---|---|\n| 1F1B | 100 |\n| 2D | 128 |\n"
+    assert [row["schedule"] for row in one(read(tmp_path, plans)).rows] == ["1F1B", "2D"]
+    spaced = "| Model | Batch size (tokens) | Through put (tokens/sec) |\n|---|---|---|\n| gpt2 | 0.5M | 503k |\n"
+    row = one(read(tmp_path, spaced), "step-times").rows[0]
+    assert (row["tokens_per_s"], row["batch_tokens"]) == (503_000.0, 500_000.0)
+
+
+def test_lines_of_a_log_that_name_a_variant_are_no_table_of_variants(tmp_path):
+    line = "[I][examples/fsdp:340] epoch={} dt=12.48 test_acc=95.5 dt/mean=11.99 dt/max=12.48 dt/min=11.89 dt/std=0.1\n"
+    try:
+        formats = {found.origin.format for found in read(tmp_path, line.format(1) + line.format(2)).measurements}
+    except ImportRefused:
+        formats = set()
+    assert "text/data-parallel-variants" not in formats
+
+
+def test_whole_numbers_of_memory_without_a_unit_are_bytes_and_times_are_asked_for(tmp_path):
+    text = "d_model,seq_len,forward_time,mem_before_backward\n16,256,0.00011,19660800.0\n16,1024,0.0004,52690944.0\n"
+    found = one(read(tmp_path, text), "attention")
+    assert [row["memory_before_backward_bytes"] for row in found.rows] == [19_660_800.0, 52_690_944.0]
+    (asked,) = [warning.message for warning in found.warnings if warning.code == "unit-missing"]
+    assert "forward_time" in asked
+    assert "mem_before" not in asked

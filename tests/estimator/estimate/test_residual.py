@@ -12,6 +12,7 @@ from estimator.estimate.residual import (
     ANY,
     STRUCTURE,
     Residual,
+    held_interval,
     kind_of,
     kind_of_program,
     known,
@@ -106,3 +107,11 @@ def test_a_tenth_of_the_steps_needs_more_than_the_upper_end():
     centre = math.sqrt(min(one.memory_low, 1.0) * max(one.memory_high, 1.0))
     assert out_of_memory_frac(1.0, centre, "one device") == pytest.approx(0.5)
     assert out_of_memory_frac(1.0, max(one.memory_high, 1.0), "one device") == pytest.approx(0.1, abs=1e-4)
+
+
+def test_what_the_allocator_holds_is_known_less_well_than_the_peak():
+    share = Range(value=1.07, low=1.02, high=1.23, unit="", source="")
+    peak, held = memory_interval(1.0, "one device"), held_interval(1.0, "one device", share)
+    assert held_interval(1.0, "one device", None) == pytest.approx(peak)
+    for ours, of_peak, alone in zip(held, peak, (1.02 / 1.07, 1.23 / 1.07), strict=True):
+        assert math.log(ours) ** 2 == pytest.approx(math.log(of_peak) ** 2 + math.log(alone) ** 2)

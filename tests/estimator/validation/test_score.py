@@ -60,6 +60,15 @@ def test_a_prediction_is_the_estimate_of_the_rows_scenario():
     assert item.memory_error_pct is None
 
 
+def test_the_interval_of_memory_is_of_what_the_row_measured():
+    notes = ("", "max memory reserved", "nvml used memory (about 1024 MiB context)")
+    peak, held, device = predict_rows([{**ROW, "measured_peak_mem_gib": "30", "notes": one} for one in notes])
+    of_peak, of_held = (one.peak_high_bytes / one.peak_bytes for one in (peak, held))
+    assert of_held > of_peak > 1 > peak.peak_low_bytes / peak.peak_bytes > held.peak_low_bytes / held.peak_bytes
+    for end in ("peak_low_bytes", "peak_bytes", "peak_high_bytes"):
+        assert getattr(device, end) - getattr(held, end) == pytest.approx(2**30)
+
+
 def test_the_score_counts_each_measurement_once():
     found = validate(rows())
     assert (found.rows, found.predicted, len(found.skipped)) == (4, 3, 1)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
-from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put, whole
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, answers_only, columns_of, printed_sizes, put, whole
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 from app.importers.text.values.precision import from_text
+from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Warning
 
 KIND = "attention"
@@ -27,7 +30,11 @@ def matches(block: Block) -> bool:
     if not isinstance(block, Table) or block.form == "statistics":
         return False
     columns = columns_of(block)
-    names = {what.name for column in columns if (what := meaning.quantity(column)) and not what.of}
+    names = {
+        what.name
+        for i, column in enumerate(columns)
+        if (what := meaning.quantity(column)) and not what.of and not answers_only(block.rows, i)
+    }
     return "forward" in names and has_sweep(columns) and not any(meaning.name_is(c, meaning.MODEL) for c in columns)
 
 
@@ -43,11 +50,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     rows: list[dict[str, Any]] = []
     for table in tables:
         columns = columns_of(table)
+        counted = {i: _BYTES for i, one in enumerate(columns) if _is_bytes(one, [cells[i] for cells in table.rows])}
         for cells in table.rows:
             row: dict[str, Any] = {}
             oom = findings.oom
             for i, column in enumerate(columns):
-                _read(row, column, cells[i], findings)
+                _read(row, column, cells[i], findings, counted.get(i))
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             rows.append(row)
     where = place(tables[0])
@@ -57,12 +65,24 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
-def _read(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
+def _read(row: dict[str, Any], column: Column, text: str, findings: Findings, assumed: Unit | None) -> None:
     what = meaning.quantity(column)
     if what is not None:
-        put(row, what.name, text, column, findings)
+        put(row, what.name, text, column, findings, assumed)
     else:
         describe(row, column, text)
+
+
+def _is_bytes(column: Column, cells: Sequence[str]) -> bool:
+    """Whether a column of memory without a unit counts bytes: whole numbers, each over a million."""
+    what = meaning.quantity(column)
+    values = [read.value for read in map(cell, cells) if read.value is not None]
+    memory = column.unit is None and what is not None and "memory" in what.name
+    return memory and bool(values) and all(value == int(value) and value >= _FEWEST_BYTES for value in values)
+
+
+_BYTES = Unit(suffix="_bytes", scale=1.0)
+_FEWEST_BYTES = 1e6
 
 
 def describe(row: dict[str, Any], column: Column, text: str) -> None:
@@ -79,7 +99,10 @@ def describe(row: dict[str, Any], column: Column, text: str) -> None:
         if row["version"].lower() in ("compiled", "uncompiled", "not compiled", "eager"):
             row["compile"] = row["version"].lower() == "compiled"
     elif not meaning.name_is(column, meaning.STATUS):
-        row[column.name] = text.strip("*` ")
+        read = cell(text)
+        plain = read.value is not None and not read.unit and read.spread is None
+        number = whole(text) if plain else None
+        row[column.name] = number if number is not None else read.value if plain else text.strip("*` ")
 
 
 def _megabytes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 from app.importers.text.kinds.attention import describe, megabyte_of
@@ -10,7 +11,7 @@ from app.importers.text.layout.document import Block, Document, Fields, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put
+from app.importers.text.values.figures import Findings, columns_of, keep, printed_sizes, put
 from app.importers.text.values.megabytes import rescale, warning
 
 KIND = "speedups"
@@ -42,16 +43,20 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
             samples |= _averages(block)
             continue
         columns = columns_of(block)
+        kinds = [meaning.quantity(column) for column in columns]
+        repeated = Counter(what.name for what in kinds if what)
         for cells in block.rows:
             row: dict[str, Any] = {}
             for i, column in enumerate(columns):
-                what = meaning.quantity(column)
-                if what is None:
-                    _configuration(row, column.name, cells[i])
-                    if not row:
-                        describe(row, column, cells[i])
+                what = kinds[i]
+                if what is None and (found := _configuration(cells[i])):
+                    row |= found
+                elif what is None and (column.unit is None or not row):
+                    describe(row, column, cells[i])
+                elif what is None:
+                    keep(row, column.name, cells[i], column, findings)
                 elif what.name.endswith("speedup"):
-                    row[what.name] = cell(cells[i]).value
+                    row[what.name if repeated[what.name] == 1 else column.name] = cell(cells[i]).value
                 else:
                     put(row, what.name, cells[i], column, findings)
             rows.append(row)
@@ -65,10 +70,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, blocks), samples=samples)
 
 
-def _configuration(row: dict[str, Any], name: str, text: str) -> None:
-    for key, value in _PART.findall(text):
-        key = key.lower()
-        row["seq_len" if key in meaning.SEQ_LEN else "d_model" if key in meaning.WIDTH else key] = int(value)
+def _configuration(text: str) -> dict[str, int]:
+    found = {key.lower(): int(value) for key, value in _PART.findall(text)}
+    return {
+        "seq_len" if key in meaning.SEQ_LEN else "d_model" if key in meaning.WIDTH else key: value
+        for key, value in found.items()
+    }
 
 
 def _averages(block: Fields) -> dict[str, Any]:

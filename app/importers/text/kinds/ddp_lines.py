@@ -26,8 +26,10 @@ _MODES = (("naive", "naive"), ("flat", "flat"), ("bucket", "bucketed"), ("ddp", 
 
 
 def matches(block: Block) -> bool:
-    """Statistics lines whose label names a data-parallel variant."""
-    return isinstance(block, Table) and block.form == "statistics" and bool(_VARIANT.search(block.rows[0][0]))
+    """Statistics lines whose label names a data-parallel variant, not one that a log wrote before its settings."""
+    if not isinstance(block, Table) or block.form != "statistics" or "=" in block.rows[0][0]:
+        return False
+    return bool(_VARIANT.search(block.rows[0][0]))
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:

@@ -13,6 +13,7 @@ from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
 from app.importers.text.values.rates import rate_of
 from estimator.scenario.measurement import Warning
+from estimator.validation.spellings import is_out_of_memory
 
 KIND = "table"
 _RATES = {"t/s": "tokens_per_s"}
@@ -38,7 +39,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
             findings.line = line
             for (name, column), text in zip(columns, cells, strict=True):
                 _keep(row, name, text, column, findings)
-            if any(meaning.name_is(column, meaning.OOM) for _, column in columns):
+            if any(is_out_of_memory(column.name) for _, column in columns):
                 row["status"] = row_status(row, findings, oom=False)
             rows.append(row)
     where = place(tables[0])

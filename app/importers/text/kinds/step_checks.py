@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from app.importers.text.values.figures import count
+from app.importers.text.values.figures import count, scaled
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
 
@@ -40,6 +40,21 @@ def batch_of_tokens(rows: list[dict[str, Any]], where: str) -> list[Warning]:
         return []
     message = f"The batch of {counted(changed, 'row')} is said in tokens; it is taken as that many sequences of seq_len"
     return [Warning(code="batch-in-tokens", message=message, where=where)]
+
+
+def milliseconds(rows: Sequence[dict[str, Any]], warnings: Sequence[Warning], where: str) -> list[Warning]:
+    """Read times of a table that names no unit as milliseconds where all rows that tell fit so: 1000 · rate · time."""
+    assumed = [warning for warning in warnings if warning.code == "unit-assumed" and warning.where == where]
+    told = [(row, found) for row in rows if (found := _told(row)) is not None]
+    if not assumed or not told or not all(_fits(found / 1e3, _sequences(row)) for row, found in told):
+        return list(warnings)
+    for row in rows:
+        for key in [key for key in row if key.endswith("_s") and not key.endswith("_per_s")]:
+            if isinstance(row[key], float):
+                row[key] = scaled(row[key], 1e-3)
+    message = "The time columns name no unit; they are milliseconds: only so do rate and step time fit the batch"
+    kept = [warning for warning in warnings if warning not in assumed]
+    return [*kept, Warning(code="unit-inferred", message=message, where=where)]
 
 
 def settle(rows: Sequence[dict[str, Any]], where: str) -> list[Warning]:

@@ -10,25 +10,24 @@ import re
 from collections import Counter
 from typing import Any
 
-from app.importers.text.kinds.step_checks import batch_of_tokens, settle
+from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
-from app.importers.text.values.cells import cell, says_oom
-from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes, put
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, answers_only, columns_of, count, keep, printed_sizes, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
-from app.importers.text.values.models import assigned_batch, common_name, model_of, settle_course
+from app.importers.text.values.models import assigned_batch, common_name, model_of, model_of_count, settle_course
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
 from app.importers.text.values.units import Unit, unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
-from estimator.validation.spellings import LONGEST_NAME
+from estimator.validation.spellings import LONGEST_NAME, is_out_of_memory, mentions_out_of_memory
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
-_OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
 _COURSE_MODELS = (
     "Its models are taken for those of CS336 (assignment 2, systems), as the text or their dimensions say: cs336-small "
@@ -58,13 +57,20 @@ _SUM = 0.01
 
 
 def matches(block: Block) -> bool:
-    """A table with a model column and at least one time of a step, or rate of steps, tokens or samples."""
+    """A table with a model column and at least one time of a step, or rate of steps, tokens or samples.
+
+    Beside a sequence length parameters name a model as well.
+    """
     if not isinstance(block, Table) or block.form == "statistics":
         return False
     columns = columns_of(block)
-    if not any(meaning.name_is(column, meaning.MODEL) for column in columns):
+    if not _has(columns, meaning.MODEL) and not (_has(columns, meaning.PARAMETERS) and _has(columns, meaning.SEQ_LEN)):
         return False
     return bool(_timings(block, columns)) or any(rate_of(column.header) for column in columns)
+
+
+def _has(columns: tuple[Column, ...], names: set[str]) -> bool:
+    return any(meaning.name_is(column, names) for column in columns)
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
@@ -75,9 +81,11 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
+        warnings += _named_by_count(new, table)
         if settle_course(new, document.lines):
             warnings.append(Warning(code="course-models", message=_COURSE_MODELS, where=place(table)))
         warnings += batch_of_tokens(new, place(table))
+        warnings = milliseconds(new, warnings, place(table))
         warnings += settle(new, place(table))
         total_is_sum(new)
         warnings += contained_backward(new, place(table))
@@ -91,11 +99,33 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
+def _named_by_count(rows: list[dict[str, Any]], table: Table) -> list[Warning]:
+    """Call the rows of a table without models by their parameters, as printed; say which models these are."""
+    columns = columns_of(table)
+    at = next((i for i, column in enumerate(columns) if meaning.name_is(column, meaning.PARAMETERS)), None)
+    if at is None or _has(columns, meaning.MODEL):
+        return []
+    told = {}
+    for row, cells in zip(rows, table.rows, strict=True):
+        row["model"] = cells[at].strip("*`~ ")[:LONGEST_NAME]
+        if isinstance(count := row.get("parameters"), (int, float)) and (
+            key := model_of_count(count, row.get("seq_len"))
+        ):
+            row["catalogue_model"] = told[row["model"]] = key
+    if not told:
+        return []
+    names = ", ".join(f"{said} is {key}" for said, key in told.items())
+    message = f"Models were told by their parameters alone: {names}. Write a column model where it is another"
+    return [Warning(code="models-by-count", message=message, where=place(table))]
+
+
 def _timings(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:
     found = []
     for i, column in enumerate(columns):
         what = meaning.quantity(column)
-        if not what or what.name not in _STEP_QUANTITIES or _of_a_run(table, i, column) or _numbered(table, i, column):
+        if not what or what.name not in _STEP_QUANTITIES or rate_of(column.header) or answers_only(table.rows, i):
+            continue
+        if _of_a_run(table, i, column) or _numbered(table, i, column):
             continue
         if column.unit is None or column.unit.suffix == "_s":
             found.append((i, column, what))
@@ -216,12 +246,13 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         row["sharding"] = plain
     elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in meaning.RECOMPUTED:
         row["recompute"] = meaning.RECOMPUTED[plain.lower()]
-    elif meaning.name_is(column, meaning.OOM):
+    elif is_out_of_memory(column.name):
         row["oom"] = plain
     elif meaning.name_is(column, meaning.STATUS):
-        if FAILED.search(plain) or says_oom(plain):
+        oom = mentions_out_of_memory(plain)
+        if FAILED.search(plain) or oom:
             row["status"] = plain
-        findings.oom += says_oom(plain) or "oom" in plain.lower()
+        findings.oom += oom
     elif what is not None and what.name.startswith(("peak_memory", "memory")):
         put(row, what.name, text, column, findings)
     elif column.name:
@@ -290,7 +321,7 @@ def _has_precision(block: Block) -> bool:
 
 def _out_of_memory(table: Table, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Warning]]:
     """Read sentences after a table such as 'xl 1024 ran out of memory' as rows; names are those of the table."""
-    said = [line for line in table.around.after[:6] if _OUT_OF_MEMORY.search(line)]
+    said = [line for line in table.around.after[:6] if mentions_out_of_memory(line)]
     if not said:
         return [], []
     known = {row["model"]: row for row in rows if row.get("model")}

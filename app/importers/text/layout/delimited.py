@@ -6,7 +6,8 @@ import csv
 from collections.abc import Sequence
 
 from app.importers.text.layout.document import Table
-from app.importers.text.values.cells import is_data, says_oom
+from app.importers.text.values.cells import is_data
+from estimator.validation.spellings import is_out_of_memory
 
 _DELIMITERS = (",", "\t", ";")
 _MOST_CELLS = 500
@@ -55,7 +56,7 @@ def _cells(line: str, delimiter: str) -> tuple[str, ...] | None:
 
 
 def _is_header(cells: tuple[str, ...]) -> bool:
-    named = [cell for cell in cells if cell and not says_oom(cell)]  # which may head a column as well
+    named = [cell for cell in cells if cell and not is_out_of_memory(cell)]  # which may head a column as well
     return len(named) >= 2 and all(
         len(cell.split()) <= _MOST_WORDS and len(cell) <= _LONGEST_NAME and not is_data(cell) for cell in named
     )

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from estimator.validation.spellings import is_out_of_memory
+
 MICRO = {"µ": "u", "μ": "u"}
 """Both the micro sign and the Greek letter, by the plain letter."""
 
@@ -29,8 +31,6 @@ _LONG = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(mins?|minutes?|h|hrs?|hours?)", 
 _EMPHASIS = re.compile(r"\*\*|__|`")
 _ABOUT = re.compile(r"[~≈]")
 _MISSING = {"", "-", "--", "—", "–", "n/a", "na", "nan", "none", "null", "?", "inf", "-inf"}
-_OOM = {"oom", "outofmemory", "cudaoom", "oomerror", "cudaoutofmemory", "outofmemoryerror", "cudaoutofmemoryerror",
-        "torchoutofmemoryerror", "torchcudaoutofmemoryerror", "oomed"}  # fmt: skip
 _LONGEST = 200
 _LARGEST = 1e100
 """What is larger measures nothing, and would overflow in other units."""
@@ -57,7 +57,7 @@ def cell(text: str) -> Cell:
     word = plain.lower()
     if word in _MISSING:
         return Cell(text=plain, missing="absent")
-    if says_oom(word):
+    if is_out_of_memory(word):
         return Cell(text=plain, missing="oom")
     if (seconds := _duration(plain)) is not None:
         return Cell(text=plain, value=seconds, unit="s")
@@ -78,11 +78,6 @@ def cell(text: str) -> Cell:
         unit=_plain_micro(unit or spread_unit),
         spread_unit=_plain_micro(spread_unit),
     )
-
-
-def says_oom(text: str) -> bool:
-    """Whether a cell, or a header, is a word for out of memory."""
-    return re.sub(r"[^a-z]", "", re.sub(r"\(.{1,10}\)", "", text.lower())) in _OOM
 
 
 def _duration(text: str) -> float | None:

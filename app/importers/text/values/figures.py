@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -102,7 +103,9 @@ def put(
         if known is None:
             findings.without_unit.setdefault(key, header.header)
         elif known.loose:
-            findings.loose_sizes.setdefault(name, set()).add((read.unit or header.printed_unit).strip())
+            findings.loose_sizes.setdefault(name, set()).add(
+                (read.unit if unit(read.unit) else header.printed_unit).strip()
+            )
     return read
 
 
@@ -116,6 +119,14 @@ def printed_sizes(findings: Findings) -> set[str]:
 
 
 _SIZE_WORDS = {"memory", "mem", "vram", "size", "sizes", "bytes", "message", "payload", "buffer", "bucket", "cache"}
+
+
+def answers_only(rows: Sequence[Sequence[str]], at: int) -> bool:
+    """Whether a column answers a question: ``only_forward`` over True and False is no time."""
+    return all(cells[at].strip().lower() in _ANSWERS for cells in rows if cells[at].strip())
+
+
+_ANSWERS = {"true", "false", "yes", "no"}
 
 
 def _counted(read: Cell, header: Column) -> Cell:
@@ -132,6 +143,11 @@ def _billions(read: Cell, header: Column) -> bool:
     return read.unit in ("b", "B") and (not _SIZE_WORDS.intersection(header.words) or "model" in header.words)
 
 
+def _is_name(read: Cell) -> bool:
+    """Whether a cell only begins with a digit, as names of plans and models do: 2D, 1F1B, 8x7B."""
+    return read.unit in ("D", "d") or any(letter.isdigit() for letter in read.unit)
+
+
 _QUANTITY_WORDS = {
     "time", "times", "latency", "duration", "elapsed", "wait", "memory", "mem", "bytes", "bandwidth", "bw", "algbw",
     "busbw", "throughput", "tflops", "flops", "gflops", "energy", "power", "forward", "backward", "fwd", "bwd", "total",
@@ -144,7 +160,7 @@ def keep(row: dict[str, Any], name: str, text: str, header: Column, findings: Fi
     Whole numbers under a header that speaks of no quantity need no unit; all other numbers do, or are asked for.
     """
     read = cell(text)
-    if (read.value is None and not read.missing) or _billions(read, header):
+    if (read.value is None and not read.missing) or _billions(read, header) or _is_name(read):
         row[name] = read.text
     elif read.value is not None and not read.unit and header.unit is None and _is_count(text, header):
         row[name] = int(read.value)

@@ -17,7 +17,7 @@ _FILLERS = {"time", "times", "pass", "runtime", "duration", "latency", "and", "t
 _NO_TIMES = {"loss", "losses", "tokens", "token", "params", "parameters", "samples", "examples", "images", "sequences",
              "flop", "flops", "tflop", "tflops", "gflops", "pflops", "accuracy", "acc", "ppl", "perplexity", "lr",
              "epochs", "steps", "iterations", "iters", "usd", "energy", "power", "mfu", "hfu", "efficiency",
-             "throughput", "gpus"}  # fmt: skip
+             "throughput", "gpus", "img", "image", "resolution"}  # fmt: skip
 """What is counted or computed in training or a step, and no time of it."""
 _SPEEDUP = {"speedup", "speed", "speedups"}
 _MEMORY = {"mem", "memory"}
@@ -29,7 +29,7 @@ SEQ_LEN = {"seq_len", "seq", "sequence_length", "seq_length", "context", "contex
 WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
 BATCH = {"batch", "batch_size", "bs", "b"}
 GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size", "effective_batch",
-                "effective_batch_size", "global_bs", "total_train_batch_size"}  # fmt: skip
+                "effective_batch_size", "global_bs", "total_train_batch_size", "train_batch_size"}  # fmt: skip
 MICRO_BATCH = {"micro_batch", "micro_batch_size", "microbatch", "mbs"}
 GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size", "batch_size_per_gpu", "local_batch",
              "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device", "bs_gpu",
@@ -56,7 +56,8 @@ GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "har
        "hw", "accelerator_type", "machine"}  # fmt: skip
 GPUS = {"gpus", "#_gpus", "#gpus", "n_gpus", "num_gpus", "number_of_gpus", "no_gpus", "gpu_count", "devices",
         "n_devices", "num_devices", "accelerators", "chips", "world_size", "ranks", "n_ranks", "n_gpu", "ngpu", "ngpus",
-        "num_gpu", "gpu_num", "#gpu", "#_gpu", "#_of_gpus", "gpus_total", "total_gpus", "world"}  # fmt: skip
+        "num_gpu", "gpu_num", "#gpu", "#_gpu", "#_of_gpus", "gpus_total", "total_gpus", "world", "nrgpus",
+        "nr_gpus"}  # fmt: skip
 DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size", "tensor_parallel_size", "tensor_model_parallel_size"},
            "pp": {"pp", "pipeline_parallel", "pp_size", "pipeline_parallel_size", "pipeline_model_parallel_size"},
            "cp": {"cp", "context_parallel", "cp_size", "context_parallel_size"},
@@ -66,7 +67,6 @@ GPUS_PER_NODE = {"nproc_per_node", "gpus_per_node", "gpu_per_node", "gpus_node",
 PRECISION = {"precision", "dtype", "data_type", "type"}
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
 STATUS = {"status", "result", "ok", "state", "outcome", "exit_status"}
-OOM = {"oom", "is_oom", "oomed", "oom_error", "cuda_oom", "out_of_memory", "ran_out_of_memory", "out_of_mem"}
 VERSION = {"version", "implementation", "impl", "variant", "method", "kind", "mode"}
 CONFIG = {"config", "configuration", "setting", "settings"}
 

@@ -66,6 +66,19 @@ def model_of(row: Mapping[str, Any]) -> str:
     return named.name if not count or abs(count / parameters(named) - 1) <= _ROUNDED else ""
 
 
+def model_of_count(count: float, seq_len: object = 0) -> str:
+    """Return the key of the one model whose parameters round to a printed count (124.4M); "" where none or several do,
+    or where so few digits are printed (1.3B) that a model which the catalogue lacks may have as many.
+    """
+    length = seq_len if isinstance(seq_len, int) and seq_len > 0 else 0
+    whole = int(count)
+    digits = len(str(whole)) - len(str(whole).rstrip("0"))
+    if whole != count or whole < 1 or len(str(whole)) - digits < _DIGITS:
+        return ""
+    near = {key for real, keys in _by_parameters(length).items() if abs(real - whole) <= 10**digits / 2 for key in keys}
+    return near.pop() if len(near) == 1 else ""
+
+
 @lru_cache(maxsize=4096)  # a table of runs says the same few models in all of its rows
 def _near(count: float, part: str) -> str:
     near = [
@@ -76,6 +89,8 @@ def _near(count: float, part: str) -> str:
     return near[0] if len(near) == 1 else ""
 
 
+_DIGITS = 4
+"""From as many on a count alone tells a model."""
 _PRINTED = 0.01
 """By how much a count of two or three digits may be off: 128M of 128.6, 2.0B of 1.998."""
 

@@ -13,7 +13,7 @@ _LETTERS = {"t": "tokens", "s": "samples"}
 """Of a throughput, as MosaicML's tables write it."""
 _LONGEST = 80
 _PER = re.compile(r"[_ ]{0,2}(?:\bper\b|(?<=_)per(?=_)|/)[_ ]{0,2}")
-_NAMED = re.compile(r"(?:.{0,20}\b)?throughput[_ ]{0,2}(?:[(\[](.{1,40})[)\]]|[/_ ](.{1,40}))")
+_NAMED = re.compile(r"(?:.{0,20}\b)?through[- ]?put[_ ]{0,2}(?:[(\[](.{1,40})[)\]]|[/_ ](.{1,40}))")
 _OF = re.compile(r"(?:(?:avg|mean|train|training|perf)[/_ ])*")
 _RATE = re.compile(r"([a-z]{1,12})(/gpu|/device|/chip)?/(?:s|sec|second)s?(/gpu|/device|/chip)?")
 _SHORT = re.compile(r"(?:tps|tgs)(/gpu|/device|/chip)")

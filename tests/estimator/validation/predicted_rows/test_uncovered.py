@@ -40,7 +40,7 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
             "text/step-times",
             [{"model": "mine"}],
             "its rows do not tell which model of the catalogue mine is: write its name, as gpt2 or cs336-small (CS336 "
-            "in the heading will do), or its parameters in a column params",
+            "in the heading will do), or all digits of its parameters in a column params",
         ),
         ("text/step-times", [{"seq_len": 8}], UNKNOWN_ROWS),
         (

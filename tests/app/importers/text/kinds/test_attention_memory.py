@@ -14,6 +14,12 @@ def tables(per_square=True):
     return "\n".join(lines)
 
 
+def test_a_unit_that_is_none_behind_a_size_leaves_that_of_the_header(tmp_path):
+    text = "d_model = 32:\n  Seq Length   Memory (MB)   Memory/seq^2\n  256          10.6Op        162.1\n"
+    found = one(read(tmp_path, f"{text}  1024         50.25         47.9\n"), "attention-memory")
+    assert found.rows[1]["memory_before_backward_bytes"] == 50.25e6
+
+
 def test_groups_and_units(tmp_path):
     imported = read(tmp_path, tables())
     rows = one(imported, "attention-memory").rows

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from app.api.body import json_response, read_json
-from app.api.documented import JSON_BODY, Body, documented
-from app.api.given import ANSWERS, SCENARIO, GivenAnswers, GivenScenario
+from app.api.body import json_response
+from app.api.documented import documented
 from app.context import Context, Ctx
 from app.errors import Refused
 from app.store import Store
@@ -24,18 +22,16 @@ from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_i
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.own_timeline import ran
 from estimator.scenario import catalog
-from estimator.scenario.codec import encode
-from estimator.scenario.hardware import Chip, chips_of_a_node
+from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
-from estimator.scenario.proposal.proposal import ASKABLE, Proposal, proposal
-from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json, scenario_to_json
+from estimator.scenario.proposal.proposal import Proposal, proposal
+from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json
 from estimator.scenario.timeline import Timeline
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
-from estimator.validation.predicted_rows.device import chip_named, chip_of, chips_said
-from estimator.validation.predicted_rows.said_scenario import READ, answered, said_scenario
-from estimator.validation.spellings import gpu_of_row
+from estimator.validation.predicted_rows.device import chip_of
+from estimator.validation.predicted_rows.said_scenario import said_scenario
 from runners.trace.recorded import Span, recorded
 
 router = APIRouter()
@@ -90,17 +86,7 @@ class OpListDocument(TypedDict):
     signatures: list[dict[str, Any]]
 
 
-class GivenDevice(TypedDict):
-    """What a measurement ran on: a chip of the catalogue by name, or one's own.
-
-    ``name``: only what the rows of its table call by this name, as in a column ``gpu``; "" for ``chip`` takes back
-    what was said of it.
-    """
-
-    chip: str | Chip
-    name: NotRequired[str]
-
-
+CHIP_REMEDY = 'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
 MOST_LISTED = 100_000
 MOST_ROWS = 5000
 """Some seconds of estimates, were each row another scenario."""
@@ -177,7 +163,7 @@ def get_measurement(measurement_id: str, context: Ctx, calibration: str = "") ->
 
     ``?calibration=`` as for an estimate.
     """
-    return json_response(_whole(_found(measurement_id, context), context, calibration))
+    return json_response(whole(found_measurement(measurement_id, context), context, calibration))
 
 
 @router.get("/api/measurements/{measurement_id}/ops")
@@ -244,180 +230,12 @@ def _parameter_of(field: str) -> str:
     return {"plan.dp": "ranks", "cluster.chip": "chip"}.get(field, field.removeprefix("plan."))
 
 
-@router.put("/api/measurements/{measurement_id}/scenario")
-@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenScenario, example=SCENARIO))
-async def put_scenario(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
-    """Say which scenario an uploaded measurement is of → the measurement beside its prediction."""
-    document = await read_json(request, context.settings.json_limit_bytes)
-    return json_response(await asyncio.to_thread(_said, measurement_id, document, context, calibration))
-
-
 def _ops(measurement_id: str, context: Context) -> OpList:
     found = context.store.op_list(measurement_id)
     if found is None:
         why = "There is no op list of it: a profile has one where it was recorded with record_shapes=True."
         raise Refused(404, why)
     return found
-
-
-def _said(measurement_id: str, document: Any, context: Context, calibration: str) -> dict[str, Any]:
-    context.cpu.refuse_unprobed(document)
-    scenario = scenario_from_json(document)
-    said: dict[str, Any] = {"scenario": scenario_to_json(scenario)}
-    before = context.store.measurement(measurement_id)
-    if before is not None and "candidates" in before.device and not before.device.get("name"):
-        said["device"] = before.device | _as_name(scenario.cluster.chip)  # which answers what it ran on as well
-    measurement = context.store.put_said(measurement_id, **said)
-    if measurement is None:
-        raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context, calibration)
-
-
-_NO_UPLOAD = "There is no such uploaded measurement; runs and samples have a scenario and a device of their own."
-
-
-@router.put("/api/measurements/{measurement_id}/device")
-@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenDevice, example={"chip": "h100-sxm"}))
-async def put_device(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
-    """Say what an uploaded measurement ran on, as its file does not → the measurement, whose rows that predicts.
-
-    The scenario that a log sets lacks only its cluster: nodes of this chip as they are usually built. With a ``name``
-    it is said of the rows that call their GPU so, whatever the catalogue has of that name.
-    """
-    document = await read_json(request, context.settings.json_limit_bytes)
-    if not isinstance(document, dict) or not document.keys() <= {"chip", "name"} or "chip" not in document:
-        raise InputProblems([Problem(field="chip", message="is missing, or not alone", remedy=_CHIP_REMEDY)])
-    act = _named if "name" in document else _ran_on
-    return json_response(await asyncio.to_thread(act, measurement_id, document, context, calibration))
-
-
-@router.put("/api/measurements/{measurement_id}/answers")
-@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenAnswers, example=ANSWERS))
-async def put_answers(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
-    """Say what the file of a run leaves out, as ``asked`` of its proposal names it → it beside its prediction.
-
-    What the file says stays; without a ``chip`` the likeliest is taken, as the proposal does.
-    """
-    document = await read_json(request, context.settings.json_limit_bytes)
-    return json_response(await asyncio.to_thread(_answered, measurement_id, document, context, calibration))
-
-
-def _answered(measurement_id: str, document: Any, context: Context, calibration: str) -> dict[str, Any]:
-    problems = _wrong_answers(document)
-    if problems:
-        raise InputProblems(problems)
-    before = _found(measurement_id, context)
-    asked = answered(before, document)
-    chip = document.get("chip", "")
-    found = said_scenario(asked, chip_from_json(chip) if isinstance(chip, dict) else chip)
-    if found is None or found.scenario is None:
-        message = found.reason if found else "its file does not say that it is of a run"
-        names = ", ".join(found.asked) if found and found.asked else "answers"
-        raise InputProblems([Problem(field=names, message=message.removesuffix("."), remedy=_ANSWERS_REMEDY)])
-    cluster = found.scenario["cluster"]
-    entry = chip_from_json(chip or cluster["chip"])
-    kept = _kept(chip) if chip else entry.name
-    device = {key: value for key, value in before.device.items() if key != "own"} | _as_name(entry)
-    measurement = context.store.put_said(
-        measurement_id,
-        device=device | {"said": True, READ: asked.scenario},
-        scenario={**found.scenario, "cluster": {**cluster, "chip": kept}},
-        world_size=asked.world_size,
-    )
-    if measurement is None:
-        raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context, calibration)
-
-
-_ANSWERS_REMEDY = 'Give them beside the others, as in {"seq_len": 4096}.'
-_MOST_ANSWER = 100_000_000
-
-
-def _wrong_answers(document: Any) -> list[Problem]:
-    """What of the answers cannot be: names that are none of ``ASKABLE``, no whole numbers, models of no name."""
-    if not isinstance(document, dict) or not document.keys() <= set(ASKABLE):
-        return [Problem(field="answers", message=f"are not some of {', '.join(ASKABLE)}", remedy=_ANSWERS_REMEDY)]
-    found = []
-    for name in ("seq_len", "global_batch", "gpus"):
-        value = document.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_ANSWER:
-            found.append(Problem(field=name, message="is no whole number", remedy=f"Give 1 to {_MOST_ANSWER:,}."))
-    if "model" in document:
-        if isinstance(document["model"], str):
-            catalog.model(document["model"])
-        else:
-            found.append(Problem(field="model", message="is no name", remedy="Give a model of the catalogue."))
-    if "chip" in document:
-        chip_from_json(document["chip"])
-    return found
-
-
-_CHIP_REMEDY = (
-    'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
-)
-
-
-def _named(measurement_id: str, document: dict[str, Any], context: Context, calibration: str) -> dict[str, Any]:
-    before, name = _found(measurement_id, context), document["name"]
-    if name not in {gpu_of_row(row) for row in before.rows} - {""}:
-        remedy = "Give a name that stands in the column gpu or hardware of the table's rows."
-        raise InputProblems([Problem(field="name", message="no row of the table has it", remedy=remedy)])
-    chips = {key: chip for key, chip in (before.device.get("chips") or {}).items() if key != name}
-    if document["chip"] != "":
-        chips[name] = _kept(document["chip"])
-    measurement = context.store.put_said(measurement_id, device=_of_names(before, chips))
-    if measurement is None:
-        raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context, calibration)
-
-
-def _of_names(before: Measurement, chips: dict[str, Any]) -> dict[str, Any]:
-    """The device of a table with what is said of its names; ``named``: they tell the chip of every row."""
-    derived = {"chips", "named", "own", "name"} if before.device.get("named") else {"chips"}
-    device = {key: value for key, value in before.device.items() if key not in derived} | {"chips": chips}
-    said = chips_said(dataclasses.replace(before, device=device))
-    found = {chip_named(row, said) for row in before.rows}
-    if "" in found:
-        return device
-    return device | {"named": True} | (_as_name(chip_from_json(encode(found.pop()))) if len(found) == 1 else {})
-
-
-def _as_name(chip: Chip) -> dict[str, Any]:
-    """A chip as the device of a measurement: by name, and all of it where the catalogue has none of that name."""
-    own = catalog.known("chips", chip.name) != chip
-    return {"name": chip.label or chip.name or "own chip", **({"own": encode(chip)} if own else {})}
-
-
-def _kept(chip: object) -> Any:
-    """A chip as it is stored: its key, or all of one's own."""
-    found = chip_from_json(chip)
-    return found.name if isinstance(chip, str) else encode(found)
-
-
-def _ran_on(measurement_id: str, document: dict[str, Any], context: Context, calibration: str) -> dict[str, Any]:
-    entry, kept = chip_from_json(document["chip"]), _kept(document["chip"])
-    before = _found(measurement_id, context)
-    device = {key: value for key, value in before.device.items() if key != "own"}
-    said: dict[str, dict[str, Any]] = {"device": device | _as_name(entry)}
-    partial = before.device.get(READ) or ({} if "cluster" in before.scenario else before.scenario)
-    is_open = "cluster" not in before.scenario or before.device.get("said")  # another answer replaces what was said
-    completed = None
-    if is_open and (partial or before.steps_s):
-        asked = dataclasses.replace(before, scenario=partial)
-        completed = said_scenario(asked, entry if isinstance(kept, dict) else kept)
-    if completed is not None and completed.scenario:
-        said["device"] |= {"said": True, READ: partial}
-        said["scenario"] = {**completed.scenario, "cluster": {**completed.scenario["cluster"], "chip": kept}}
-    elif is_open and before.scenario:
-        ranks = before.world_size
-        in_node = chips_of_a_node(ranks, entry.chips_per_node)
-        cluster = {"chip": kept, "chips_per_node": in_node, "nodes": ranks // in_node}
-        said["device"]["said"] = True
-        said["scenario"] = {**before.scenario, "cluster": cluster}
-    measurement = context.store.put_said(measurement_id, **said)
-    if measurement is None:
-        raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context, calibration)
 
 
 @router.get("/api/measurements/{measurement_id}/rows")
@@ -430,7 +248,7 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
     refused where there is none; ``?calibration=`` as for an estimate.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
-    measurement = _found(measurement_id, context)
+    measurement = found_measurement(measurement_id, context)
     if len(measurement.rows) > MOST_ROWS:
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
         return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
@@ -450,10 +268,10 @@ def _asked(chip: str) -> str | Chip:
     try:
         return chip_from_json(msgspec.json.decode(chip))
     except msgspec.DecodeError as error:
-        raise InputProblems([Problem(field="chip", message=str(error), remedy=_CHIP_REMEDY)]) from None
+        raise InputProblems([Problem(field="chip", message=str(error), remedy=CHIP_REMEDY)]) from None
 
 
-def _whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:
+def whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:
     scenario = scenario_of(measurement)
     values = {field.name: getattr(measurement, field.name) for field in dataclasses.fields(measurement)}
     ops = context.store.op_list(measurement.id)
@@ -467,7 +285,7 @@ def _whole(measurement: Measurement, context: Context, calibration: str = "") ->
     }
 
 
-def _found(measurement_id: str, context: Ctx) -> Measurement:
+def found_measurement(measurement_id: str, context: Ctx) -> Measurement:
     measurement = context.store.measurement(measurement_id)
     if measurement is None:
         raise Refused(404, "There is no such measurement. GET /api/measurements lists those there are.")

@@ -26,7 +26,7 @@ ATTENTION_FLOPS = (
     "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
 )
 MOST_OPS = 400
-OF_A_CPU = "A profile does not say which CPU it ran on; what its ops should take is of the only one known here, {}."
+OF_A_CPU = "A profile does not say which CPU it ran on: its ops are priced for the only one known here, {}."
 
 
 @dataclass(kw_only=True)
@@ -102,7 +102,7 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
             pair.predicted_s += op.predicted_s
     notes = [ATTENTION_FLOPS] if any(s.arguments.get("is_causal") for s in found.signatures) else []
     one = estimate_op_list(found, cluster, calibration)
-    if cluster.chip.name == catalog.THIS_CPU:
+    if found.source == "profile" and not chip and cluster.chip.name == catalog.THIS_CPU:
         said = OF_A_CPU.format(cluster.chip.label or cluster.chip.name)
         notes.append(said)
         one = replace(one, assumptions=(said, *one.assumptions))

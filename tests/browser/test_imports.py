@@ -53,7 +53,7 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     expect(own.locator("tbody tr", has_text="predicted").filter(has_text=re.compile("mm")).first).to_be_visible()
     expect(page.locator("#step-time .sub")).to_contain_text("measured on a CPU that it does not name")
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
-    expect(page.locator("#own-ops")).to_contain_text("is of the only one known here, This CPU")
+    expect(page.locator("#own-ops")).to_contain_text("priced for the only one known here, This CPU")
     # the step over time is as it was recorded
     time = page.locator("#timeline")
     time.get_by_role("button", name="Table").click()

@@ -91,26 +91,21 @@ class VersionedFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         version = scope["path_params"]["version"]
         if version == self.version and path in self.kept and scope["method"] == "GET":
-            body, headers = self.kept[path]
-            return Response(body, headers=headers)
-        if path == _ALL_SHEETS:
+            known, headers = self.kept[path]
+            return Response(known, headers=headers)
+        body: bytes | None = None
+        if path == _ALL_SHEETS and scope["method"] in ("GET", "HEAD"):
             body = await asyncio.to_thread(self.sheets)
-            current = version == self.version
-            headers = {
-                "cache-control": _IMMUTABLE if current else "no-cache",
-                "content-type": "text/css; charset=utf-8",
-            }
-            if current:
-                self.kept[path] = body, headers
-            return Response(body, headers=headers)
-        response = await super().get_response(path, scope)
+            response = Response(body, media_type="text/css")
+        else:
+            response = await super().get_response(path, scope)
         current = version == self.version
         response.headers["cache-control"] = _IMMUTABLE if current else "no-cache"
         if current and isinstance(response, FileResponse):
             # from memory: a page of a hundred modules waits for each of them
             body = await asyncio.to_thread(Path(response.path).read_bytes)
-            if version == self.version and len(body) == int(response.headers["content-length"]):
-                self.kept[path] = body, dict(response.headers)
+        if body is not None and version == self.version and len(body) == int(response.headers["content-length"]):
+            self.kept[path] = body, dict(response.headers)
         return response
 
 

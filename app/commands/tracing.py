@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.commands.estimate import estimate
 from app.tracing import BAD_INPUT, trace_command
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import refusal
 
 FAILED = 1
 _NO_PROGRAM = "Give SCRIPT.py, MODULE:FACTORY or --hf CONFIG.json before it; what follows -- is given to the program."
@@ -32,16 +32,13 @@ def trace(
     """
     if out is not None and not out.resolve().parent.is_dir():
         message = f"there is no folder {out.parent}"
-        raise InputProblems([Problem(field="--out", message=message, remedy="Choose a folder that exists.")])
+        raise refusal("--out", message, "Choose a folder that exists.")
     if program.startswith("-"):  # what stands first behind the dashes is taken for it
-        raise InputProblems([Problem(field=program, message="is no program", remedy=_NO_PROGRAM)])
+        raise refusal(program, "is no program", _NO_PROGRAM)
     with tempfile.TemporaryDirectory(prefix="headroom-trace-") as folder:
         made = out or Path(folder) / "ops.json"
-        command = [
-            *trace_command([*([program] if program else []), *flags], made, quiet=out is None),
-            "--said-by",
-            "headroom",
-        ]
+        command = trace_command([*([program] if program else []), *flags], made, quiet=out is None)
+        command += ["--said-by", "headroom"]
         command += ["--", *arguments] if arguments else []
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if code < 0:

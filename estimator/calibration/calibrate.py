@@ -25,7 +25,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import refusal
 from estimator.scenario.units import counted
 
 CONSTANTS: dict[str, tuple[str, ...]] = {
@@ -199,9 +199,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     if not ranges:
         remedy = "Give a result of `python -m runners probes`, a profile with shapes, or a table of NCCL tests."
         message = "; ".join(sorted({one.reason for one in undetermined}))
-        raise InputProblems(
-            [Problem(field=", ".join(made_from), message=f"determine no constant: {message}", remedy=remedy)]
-        )
+        raise refusal(", ".join(made_from), f"determine no constant: {message}", remedy)
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
     device = str(sources[0].measurement.device.get("name", key))
@@ -257,11 +255,11 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
             names[source.ops.chip] = source.name
     if not names:
         remedy = "Give one that says on which device it was made, as a result of `python -m runners probes` does."
-        raise InputProblems([Problem(field=given, message="no device is named", remedy=remedy)])
+        raise refusal(given, "no device is named", remedy)
     if len({catalog.chip(name).name for name in names}) > 1:
         remedy = "Calibrate each device by itself."
         of = "; ".join(f"{name} of {device}" for device, name in sorted(names.items()))
-        raise InputProblems([Problem(field=given, message=f"several devices: {of}", remedy=remedy)])
+        raise refusal(given, f"several devices: {of}", remedy)
     key = next(iter(names))
     return catalog.chip(key), key
 

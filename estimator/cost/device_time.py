@@ -9,7 +9,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced, price
 from estimator.operations.op import Op
 from estimator.scenario.arrays import maximum, minimum
-from estimator.scenario.breakdown import SHOWN_CATEGORIES, Category
+from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.units import Number
 
@@ -29,11 +29,7 @@ PRODUCTS = PLACE[Category.MATMUL, "gemm"]
 KERNELS = PLACE[Category.ELEMENTWISE, "kernels"]
 ON_MATRIX_UNITS = tuple(place for (_, kind), place in PLACE.items() if kind != "kernels")
 """What draws a chip's power."""
-PRODUCTS_AND_ATTENTION = tuple(
-    place
-    for (category, _), place in PLACE.items()
-    if any(kind != "kernels" for kind in SHOWN_CATEGORIES[category].op_kinds)
-)
+PRODUCTS_AND_ATTENTION = tuple(place for category in ARITHMETIC for place in PLACES[category])
 """What has products, with the kernels that stand between them: all that is not plain traffic of memory."""
 
 LAUNCHES = ("forward", "recomputed", "input", "weight")

@@ -149,8 +149,7 @@ def _unpriced(found: OpList) -> dict[int, float]:
     """What a profile measured and nothing can price: mean seconds of each signature.
 
     Ops that neither the table nor their shapes tell: which part of their operands they read, and what they compute, is
-    not known. What Inductor fused touches each of its operands once. Exchanges of a
-    number of ranks that nobody says.
+    not known; what Inductor fused touches each of its operands once. Exchanges of a number of ranks that nobody says.
     """
     measured = {call.signature for call in found.calls if call.measured_s is not None}
     untold = {at for at in measured if not (is_told(s := found.signatures[at]) or _is_fused(s))}

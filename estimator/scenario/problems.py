@@ -27,9 +27,8 @@ REMEDY_KINDS = ("each", "together", "short")
 """Each change that it names is enough by itself; all of them together are; or even they are not."""
 LONGEST_REPEATED = 80
 """Letters of what somebody gave that a message repeats."""
-
-
 LONGEST_SHOWN = 40
+"""Letters of a value, as Python writes it, that a message shows."""
 
 
 def repeated(text: str) -> str:

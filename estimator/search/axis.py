@@ -35,6 +35,7 @@ MAX_DEGREE = 1024
 MAX_BATCH = 16_384
 MAX_CHUNKS = 32
 BUCKETS_MIB = (1, 5, 10, 25, 50, 100, 250, 1000)
+"""Sizes of DDP's buckets to choose from, about its usual 25."""
 SEQUENCES = tuple(2**power for power in range(7, 18))
 AXIS_FIELDS = (
     "plan.dp",

@@ -169,6 +169,7 @@ def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scen
 
 
 FUSED_WIDTH = 256
+"""Elements; multiples of it are the widths that the first fused experts take."""
 
 
 def _was_not_fused(model: Model) -> bool:

@@ -38,8 +38,6 @@ _GRADIENTS_OF_INPUTS = ("aten::cudnn_convolution_backward_input", "aten::miopen_
 
 Arithmetic = tuple[float | None, float | None]
 Sizes = tuple[int, ...]
-
-
 Results = dict[tuple[Sizes, Sizes], Sizes]
 """Sizes of a convolution's result by those of its input and weights; none where two calls contradict."""
 

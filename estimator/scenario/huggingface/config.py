@@ -10,7 +10,7 @@ from estimator.scenario.codec import decode
 from estimator.scenario.huggingface.architectures import ARCHITECTURES
 from estimator.scenario.huggingface.keys import Keys
 from estimator.scenario.model import Model
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, refusal
 
 KEY_OF_FIELD = {
     "layers": "num_hidden_layers",
@@ -50,10 +50,10 @@ def model_from_hf(document: object) -> Model:
 def read_hf(document: object) -> HfReading:
     """Read a config.json and say what was assumed; raise InputProblems that name its keys."""
     if not isinstance(document, Mapping):
-        raise _refused("(document)", "must be a JSON object", "Give the config.json of a model.")
+        raise refusal("(document)", "must be a JSON object", "Give the config.json of a model.")
     if "traceEvents" in document:
         remedy = "Import it: drop it on the page, or headroom import FILE."
-        raise _refused("traceEvents", "is a profiler's; this is a trace, no config.json", remedy)
+        raise refusal("traceEvents", "is a profiler's; this is a trace, no config.json", remedy)
     architecture = _architecture(document)
     where = ""
     assumptions = []
@@ -61,7 +61,7 @@ def read_hf(document: object) -> HfReading:
     if architecture in MULTIMODAL:
         text, where = document.get("text_config"), "text_config."
         if not isinstance(text, Mapping):
-            raise _refused("text_config", "must be an object", "Give the config.json of the text model.")
+            raise refusal("text_config", "must be an object", "Give the config.json of the text model.")
         architecture = MULTIMODAL[architecture]
         assumptions.append("The text model alone: no vision tower, no projector.")
     keys = Keys(text, ARCHITECTURES[architecture].defaults, where)
@@ -103,10 +103,10 @@ def _architecture(document: Mapping[str, Any]) -> str:
         f" {', '.join((*ARCHITECTURES, *MULTIMODAL))}."
     )
     if names:
-        raise _refused("architectures", f"{', '.join(names)[:100]} is not known", known)
+        raise refusal("architectures", f"{', '.join(names)[:100]} is not known", known)
     if isinstance(model_type, str):
-        raise _refused("model_type", f"{model_type[:100]!r} is not known, and architectures is missing", known)
-    raise _refused("architectures", "is missing", known)
+        raise refusal("model_type", f"{model_type[:100]!r} is not known, and architectures is missing", known)
+    raise refusal("architectures", "is missing", known)
 
 
 def _renamed(problem: Problem, keys: Keys) -> Problem:
@@ -114,7 +114,3 @@ def _renamed(problem: Problem, keys: Keys) -> Problem:
     name = keys.name(KEY_OF_FIELD.get(field, field))
     remedy = f"Correct {name} in the file; as a model's field: {problem.remedy}"
     return Problem(field=name, message=problem.message, remedy=remedy)
-
-
-def _refused(field: str, message: str, remedy: str) -> InputProblems:
-    return InputProblems([Problem(field=field, message=message, remedy=remedy)])

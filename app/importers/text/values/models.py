@@ -72,10 +72,10 @@ def model_of_count(count: float, seq_len: object = 0) -> str:
     """
     length = seq_len if isinstance(seq_len, int) and seq_len > 0 else 0
     whole = int(count)
-    digits = len(str(whole)) - len(str(whole).rstrip("0"))
-    if whole != count or whole < 1 or len(str(whole)) - digits < _DIGITS:
+    zeros = len(str(whole)) - len(str(whole).rstrip("0"))
+    if whole != count or whole < 1 or len(str(whole)) - zeros < _DIGITS:
         return ""
-    near = {key for real, keys in _by_parameters(length).items() if abs(real - whole) <= 10**digits / 2 for key in keys}
+    near = {key for real, keys in _by_parameters(length).items() if abs(real - whole) <= 10**zeros / 2 for key in keys}
     return near.pop() if len(near) == 1 else ""
 
 
@@ -90,7 +90,7 @@ def _near(count: float, part: str) -> str:
 
 
 _DIGITS = 4
-"""From as many on a count alone tells a model."""
+"""From as many printed digits on a count tells a model without a name: 124.4M, and no 1.3B, which many have."""
 _PRINTED = 0.01
 """By how much a count of two or three digits may be off: 128M of 128.6, 2.0B of 1.998."""
 

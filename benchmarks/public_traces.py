@@ -206,6 +206,8 @@ def _without_strides(ops: list[dict[str, Any]]) -> list[tuple[dict[str, Any], fl
     waiting: list[dict[str, Any]] = []
     for op in ops:
         name, dims = str(op["name"]).rpartition("::")[2], shapes_of(op)
+        if len(dims) < 3:  # recorded without shapes
+            continue
         if name == "cudnn_convolution" and not op["args"].get("Concrete Inputs"):
             waiting.append(op)
         elif name == "batch_norm" and waiting:
@@ -217,7 +219,7 @@ def _without_strides(ops: list[dict[str, Any]]) -> list[tuple[dict[str, Any], fl
             waiting = []
         elif name == "cudnn_convolution_backward":
             around = op
-        elif name.startswith("cudnn_convolution_backward_"):
+        elif name.startswith("cudnn_convolution_backward_") and around:
             weight = dims[2] if name.endswith("_input") else shapes_of(around)[2]
             found.append((op, 2.0 * math.prod(dims[1]) * math.prod(weight[1:])))
     return found

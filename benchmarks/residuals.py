@@ -70,8 +70,7 @@ def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
         def drawn(own: float, other: float, own_share: float) -> float:
             return own**own_share * other ** (1 - own_share)
 
-        # Widths of as many rows more as a kind needs, as they are known without it: none becomes 0.
-
+        # Ends of times are 0 where none of a kind errs to that side, and are drawn by their mean, not by their ratio.
         found[kind] = Residual(
             low=share * low + (1 - share) * above.low,
             high=share * high + (1 - share) * above.high,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from app.importers import import_file
-from estimator.estimate.expected import expected, own_prediction
+from estimator.estimate.expected import OF_A_CPU, expected, own_prediction
+from estimator.scenario import catalog
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.problems import InputProblems
 
@@ -81,6 +83,19 @@ def test_another_chip_may_be_asked_for_and_an_unknown_one_gives_none():
     assert own_prediction(nameless) is None
     with pytest.raises(InputProblems):
         expected(nameless)
+
+
+@pytest.mark.usefixtures("catalogue_as_before")
+@pytest.mark.parametrize(
+    ("source", "chip", "told"), [("profile", "", True), ("trace", "", False), ("profile", "cpu", False)]
+)
+def test_that_a_profile_names_no_cpu_is_said_of_one_that_ran_on_a_cpu_alone(source, chip, told):
+    here = replace(catalog.chip("a100"), kind="cpu", name="cpu", label="Cores of mine")
+    catalog.add("chips", catalog.CatalogEntry(key="cpu", label="Cores of mine", value=here))
+    ops = replace(profiled("aten::mm", (64, 64), (64, 64)), source=source, chip="h200-sxm" if chip else "cpu")
+    found = expected(ops, chip)
+    assert (OF_A_CPU.format("Cores of mine") in found.notes) == told
+    assert (OF_A_CPU.format("Cores of mine") in found.estimate.assumptions) == told
 
 
 def test_a_kernel_that_says_nothing_is_taken_as_measured():

@@ -51,13 +51,13 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     lacking = [] if of_table else _lacking(measurement.scenario)
     asked = [] if of_table else [*lacking, *_uncounted(measurement)]
     if lacking or not named:
-        asked += [] if named else ["chip"]
-        reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *([] if named else ["chip"])]])
+        unnamed = [] if named else ["chip"]
+        reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *unnamed]])
         fields = {} if of_table else _read(measurement.scenario)
         if named and fields:
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
-        return Proposal(fields=fields, reason=f"{reason}.", asked=tuple(asked))
+        return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed))
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:

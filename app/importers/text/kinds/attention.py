@@ -100,9 +100,11 @@ def describe(row: dict[str, Any], column: Column, text: str) -> None:
             row["compile"] = row["version"].lower() == "compiled"
     elif not meaning.name_is(column, meaning.STATUS):
         read = cell(text)
-        plain = read.value is not None and not read.unit and read.spread is None
-        number = whole(text) if plain else None
-        row[column.name] = number if number is not None else read.value if plain else text.strip("*` ")
+        if read.value is None or read.unit or read.spread is not None:
+            row[column.name] = text.strip("*` ")
+        else:
+            number = whole(text)
+            row[column.name] = read.value if number is None else number
 
 
 def _megabytes(

@@ -255,5 +255,7 @@ def test_phases_of_a_loop_that_nearly_add_to_its_step_are_the_measurement_s(tmp_
     found = one(read(tmp_path, of_phases("")))
     assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021})
     assert "add to 93% of the step" in next(w.message for w in found.warnings if w.code == "phases-of-a-log")
+    short = of_phases("").replace("forward", "fwd").replace("backward", "bwd").replace("optimizer", "optim")
+    assert one(read(tmp_path, short)).phases_s == found.phases_s
     for forward in (20.0, 120.0):
         assert one(read(tmp_path, of_phases("", forward))).phases_s == {}

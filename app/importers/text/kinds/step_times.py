@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
+from app.importers.text.kinds.step_prose import fill_in, said_unit
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -81,6 +82,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
+        warnings += fill_in(new, table)
         warnings += _named_by_count(new, table)
         if settle_course(new, document.lines):
             warnings.append(Warning(code="course-models", message=_COURSE_MODELS, where=place(table)))
@@ -161,6 +163,7 @@ def _rows(
     same = Counter((what.name + ("_total" if what.total else ""), column.statistic) for _, column, what in timings)
     several = {key for key, count in same.items() if count > 1}  # of several implementations in one row
     precision, ground = _precision(table, columns, document, decisions)
+    said = said_unit(table)
     compiled = next(
         (_COMPILED[name.lower()] for name in reversed(table.around.labels) if name.lower() in _COMPILED), None
     )
@@ -182,14 +185,14 @@ def _rows(
             key = what.name + ("_total" if what.total else "")
             if (key, column.statistic) in several:
                 key = f"{what.of}_{key}" if what.of else key
-            put(row, key, cells[i], column, findings, assumed=_SECONDS)
+            put(row, key, cells[i], column, findings, assumed=said or _SECONDS)
         if (iterations := _iterations(row)) is not None:
             row.setdefault("iterations", iterations)
         if (rate := row.get("steps_per_s")) and not any(f"{name}_s" in row for name in _STEP_QUANTITIES):
             row["step_s"] = 1 / rate
         row["status"] = row_status(row, findings, oom=findings.oom > oom)
         rows.append(row)
-    if any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
+    if said is None and any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
         warnings.append(
             Warning(
                 code="unit-assumed",

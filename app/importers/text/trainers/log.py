@@ -82,11 +82,12 @@ _HELD = ("reserved_bytes", "max_memory_reserved_bytes", "peak_memory_reserved_by
 
 def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warnings: list[Warning]) -> dict[str, float]:
     """Medians in s of forward, backward and optimizer, but of the first row; {} where they are not nearly a step."""
-    phases = {}
+    phases: dict[str, float] = {}
     for phase in WORK_PHASES:
-        each = [row[f"{phase}_s"] for row in rows[1:] if isinstance(row.get(f"{phase}_s"), float)]
-        if each and len(each) == len(rows) - 1:
-            phases[phase] = statistics.median(each)
+        for name in (phase, *_SHORT.get(phase, ())):
+            each = [row[f"{name}_s"] for row in rows[1:] if isinstance(row.get(f"{name}_s"), float)]
+            if each and len(each) == len(rows) - 1:
+                phases.setdefault(phase, statistics.median(each))
     share = sum(phases.values()) / statistics.median(steps_s) if steps_s else 0.0
     if not {Phase.FORWARD, Phase.BACKWARD} <= phases.keys() or not _LEAST_OF_STEP <= share <= _MOST_OF_STEP:
         return {}
@@ -95,6 +96,7 @@ def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warni
     return phases
 
 
+_SHORT = {Phase.FORWARD: ("fwd",), Phase.BACKWARD: ("bwd",), Phase.OPTIMIZER: ("optim", "opt")}
 _LEAST_OF_STEP, _MOST_OF_STEP = 0.9, 1.02
 
 

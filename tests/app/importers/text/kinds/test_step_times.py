@@ -320,3 +320,30 @@ def test_the_size_of_a_file_is_no_model(tmp_path):
 def test_a_column_may_say_what_ran_out_of_memory(tmp_path):
     found = rows(tmp_path, "model,micro_batch,step_time_ms,oom\ngpt2,4,120.5,False\ngpt2,8,,True\n")
     assert [(row["step_s"], row["status"]) for row in found] == [(0.1205, "ok"), (None, "oom")]
+
+
+def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):
+    table = "| model | forward | full step |\n|---|---|---|\n| small | 12.1 | 41.0 |\n"
+    said = "GPU: H100-80GB. batch = 16, context length 512. BF16 autocast. Times in ms.\n\n"
+    imported = read(tmp_path, "## Step times\n\n" + said + table)
+    (row,) = one(imported, "step-times").rows
+    assert (row["forward_s"], row["step_s"], row["batch"], row["seq_len"]) == (0.0121, 0.041, 16, 512)
+    assert not codes(imported) & {"unit-assumed", "batch-assumed"}
+    assert "said-in-text" in codes(imported)
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "value"),
+    [
+        ("All times are given in milliseconds.", "forward_s", 0.0121),
+        ("Times in ms. Of the others, times in s.", "forward_s", 12.1),
+        ("Runs with batch 4 and with batch 8.", "batch", None),
+        ("Per-GPU batch size of 8.", "batch_per_gpu", 8),
+        ("A batch of 4 M tokens, sequence length: 4096.", "seq_len", 4096),
+        ("A batch of 4 M tokens, sequence length: 4096.", "batch", None),
+    ],
+)
+def test_a_sentence_is_of_all_rows_only_where_it_names_one(tmp_path, said, key, value):
+    table = "| model | forward |\n|---|---|\n| ours | 12.1 |\n"
+    (row,) = rows(tmp_path, "## Step times\n\n" + said + "\n\n" + table)
+    assert row.get(key) == value

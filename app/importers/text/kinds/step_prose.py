@@ -1,0 +1,66 @@
+"""Step prose: what the sentences between a heading and a table of steps say of all its rows, where no column does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from app.importers.text.layout.document import Table, place
+from app.importers.text.values.units import Unit, unit
+from estimator.scenario.measurement import Warning
+
+_TIMES_IN = re.compile(
+    r"\btimes?\s+(?:(?:are|is|were|all|given|reported|shown|measured)\s+)*in\s+"
+    r"(ms|msecs?|milliseconds?|s|secs?|seconds?|us|µs|microseconds?)\b",
+    re.IGNORECASE,
+)
+_IS = r"\s*(?:=|:|\bof\b|\bis\b|\bwas\b)?\s*(\d{1,7})\b(?!\s*(?:tokens?|k|m)\b|[.,×x*]\d)"
+_BATCH = re.compile(r"(?<![\w-])((?:per[- ]gpu|global|micro)[- ]?)?batch(?:[ _-]?size)?" + _IS, re.IGNORECASE)
+_LENGTH = re.compile(
+    r"\b(?:(?:context|sequence|seq|ctx)[ _-]?(?:length|len)|context window|seqlen)" + _IS, re.IGNORECASE
+)
+_BATCHES = {"": "batch", "per": "batch_per_gpu", "glo": "global_batch", "mic": "micro_batch"}
+"""By how what stands before the word begins."""
+_LONGEST = 1000
+"""Letters of a line that is looked at."""
+
+
+def said_unit(table: Table) -> Unit | None:
+    """The unit of time that the text before a table gives for its bare figures, where it names one alone."""
+    words = {found[1].lower() for line in _sentences(table) for found in _TIMES_IN.finditer(line)}
+    names = {_unit_of(word) for word in words}
+    return unit(names.pop()) if len(names) == 1 else None
+
+
+def _unit_of(word: str) -> str:
+    if word[0] in "uµ" or word.startswith("mic"):
+        return "us"
+    return "ms" if word.startswith("m") else "s"
+
+
+def fill_in(rows: Sequence[dict[str, Any]], table: Table) -> list[Warning]:
+    """Give rows that have none the batch and the sequence length which the text before their table names alone."""
+    batches = {
+        (_BATCHES[(found[1] or "")[:3].lower()], int(found[2]))
+        for line in _sentences(table)
+        for found in _BATCH.finditer(line)
+    }
+    lengths = {int(found[1]) for line in _sentences(table) for found in _LENGTH.finditer(line)}
+    said: list[tuple[str, int]] = []
+    if len(batches) == 1 and not any(key in row for row in rows for key in _BATCHES.values()):
+        said += batches
+    if len(lengths) == 1 and not any("seq_len" in row for row in rows):
+        said.append(("seq_len", lengths.pop()))
+    said = [(key, value) for key, value in said if value > 0]
+    for row in rows:
+        row.update(said)
+    if not said or not rows:
+        return []
+    words = " and ".join(f"{key} {value}" for key, value in said)
+    message = f"No column says it; the text before the table does, and all rows have it: {words}"
+    return [Warning(code="said-in-text", message=message, where=place(table))]
+
+
+def _sentences(table: Table) -> list[str]:
+    return [line for line in table.around.before if len(line) <= _LONGEST]

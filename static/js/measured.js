@@ -191,7 +191,7 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
     const beside = said
       ? `; ${plan.letter} is the plan that its file says`
       : drawn
-        ? "; its own scenario is not confirmed"
+        ? "; no difference is drawn until its own scenario is confirmed"
         : "; not drawn beside a scenario until its own is confirmed";
     return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
   }

@@ -291,14 +291,16 @@ def test_what_nobody_chose_stands_beside_what_it_is_of(call):
     guessed = {**said, "fields": {"plan.dp": {"sure": True}, "cluster.chip": {"sure": False}}}
     for proposed, a, words in (
         (said, "plan", "measured; A is the plan that its file says"),
-        (guessed, "", "measured; not drawn beside a scenario until its own is confirmed"),
-        ({**said, "asked": ["seq_len"]}, "", "measured; not drawn beside a scenario until its own is confirmed"),
+        (guessed, "plan", "measured; no difference is drawn until its own scenario is confirmed"),
+        (None, "", "measured; not drawn beside a scenario until its own is confirmed"),
     ):
         its = {**run, "proposed": proposed}
         assert sides(measuredScenario=None, measurement=its, scenario=full) == [a, "m:r"]
         drawn = {"a": {"letter": "A", "scenario": full} if a else None, "b": {"letter": "B", "measurement": its}}
         given = {**shown, "measuredScenario": None, "measurement": {**its, "origin": {}}, "pair": drawn}
         assert call("measured", "relationWords", given) == words
+        pair = {"a": {**(drawn["a"] or {}), "predicted": True}, "b": {**drawn["b"], "predicted": False}}
+        assert call("sides", "judged", pair, catalog) == (proposed is not guessed)
     assert sides(measured="") == ["plan", ""]
     assert sides(a="m:1", b="m:2") == ["m:1", "m:2"], "who chose is followed"
 

@@ -8,6 +8,7 @@ import {
   loggedMfu,
   loggedRows,
   measuredChip,
+  saysAll,
   seemsOf,
   stepTime,
   total,
@@ -56,7 +57,7 @@ export function chosenSides(shown) {
   if (!measuredScenario && measurement.expected) return ["own", run];
   if (!measuredScenario) {
     const its = seemsOf(measurement, shown.catalog);
-    return [its && same(its, scenario) ? "plan" : "", run];
+    return [its && saysAll(measurement) && same(its, scenario) ? "plan" : "", run];
   }
   if (same(measuredScenario, scenario)) return ["plan", run];
   return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
+from estimator.scenario.timeline import LEFT_OUT
 from tests.javascript import MODULES, NODE, call_each
 
 H100 = {"memory_bytes_per_s": 3.35e12, "flops_per_s": {"bf16": 989e12, "fp32": 67e12, "fp8": 1979e12}}
@@ -109,6 +110,13 @@ def test_a_timeline_of_a_pipeline_says_what_its_passes_are():
     assert len(set(key.values())) == 5
     rank = drawn(["matmul", "elementwise"], ["forward", "forward"])
     assert timeline(rank)["key"] == [], "categories stand in the waterfall beside it"
+
+
+def test_what_is_left_out_is_drawn_as_no_pass():
+    figure = timeline(drawn(["forward", LEFT_OUT], ["forward", "backward"]))
+    assert dict(map(reversed, figure["key"]))["passes not drawn one by one"] == "line-strong"
+    one, other = (part for part in figure["data"] if part.get("fill"))
+    assert ("fillpattern" in one, "fillpattern" in other) == (False, True)
 
 
 def test_a_pass_stays_bright_for_a_cause_that_it_holds():

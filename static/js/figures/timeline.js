@@ -15,6 +15,9 @@ const MEMORY_PX = 52;
 export const HEIGHT_PX = 290;
 /** The kind of a block that is a whole phase, in no category's hue: its name stands in it. */
 const PHASE = "phase";
+/** The kind of a block that stands for passes which are too many to be drawn; no hue is its own. */
+const LEFT_OUT = { key: "left_out", label: "passes not drawn one by one", hue: "" };
+const OF_LEFT_OUT = "line-strong";
 /** Of the axis that a letter takes on a usual card. */
 const LETTER_FRAC = 0.017;
 /** Of lanes that both a prediction and a recording may have; others follow. */
@@ -86,7 +89,10 @@ export const kindsOf = ({ pp, schedule, breakdown_s }, { passes, between_passes 
   pp > 1
     ? [
         // only what splits backward has the last of them
-        ...passes.slice(0, schedule.startsWith("zero-bubble") ? undefined : 2).map(({ key }) => key),
+        ...passes
+          .filter(({ key }) => !between_passes.includes(key))
+          .slice(0, schedule.startsWith("zero-bubble") ? undefined : 2)
+          .map(({ key }) => key),
         ...between_passes,
       ]
     : Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
@@ -95,8 +101,8 @@ export const kindsOf = ({ pp, schedule, breakdown_s }, { passes, between_passes 
  * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], expected?: string[], selected: string,
  *   colour: Colour, narrow: boolean}} input  `passes`: of a pipeline, whose blocks are a pass of a micro-batch each;
  *   `expected`: kinds that the key has whether or not a block is of them, so that it stays as it is when they come
- * @returns {import("../types.js").Figure & {key: [token: string, text: string][], unit: string}}  `key`: what stands in no
- *   other figure
+ * @returns {import("../types.js").Figure & {key: [token: string, text: string][], unit: string, folded: string}}  `key`: what
+ *   stands in no other figure; `folded`: what is drawn coarser than it runs
  */
 export function timeline({ runs, names, phases, passes = [], expected = [], selected, colour, narrow }) {
   const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
@@ -119,7 +125,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
   const memory = runs.some(({ drawn }) => drawn.memory.length);
   const height = Math.max(memory ? HEIGHT_PX : 0, laneEnd + (memory ? MEMORY_PX + 12 : 0) + 24);
   const y = (/** @type {number} */ px) => 1 - px / height;
-  const known = new Map([...passes, ...phases, ...names].map((one) => [one.key, one]));
+  const known = new Map([...passes, LEFT_OUT, ...phases, ...names].map((one) => [one.key, one]));
   /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean, faint: boolean}>} */
   const shapes = new Map();
   for (const run of runs) {
@@ -141,6 +147,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     });
   }
   const tokenFor = (/** @type {string} */ kind) => {
+    if (kind === LEFT_OUT.key) return OF_LEFT_OUT;
     const found = known.get(kind);
     return found ? tokenOf(found) : UNNAMED;
   };
@@ -159,6 +166,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     line: { width: kind === PHASE ? 2 : 0.6, color: colour("card") },
     opacity: (faint ? 0.22 : 1) * (predicted ? 0.85 : 1),
     fillcolor: colour(tokenFor(kind)),
+    ...(kind === LEFT_OUT.key && { fillpattern: { shape: ".", size: 6, solidity: 0.25, fgcolor: colour("ink-2") } }),
   }));
   const named = runs.flatMap((run) =>
     run.drawn.start_s.flatMap((start, at) => {
@@ -287,6 +295,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     legend,
     key: kinds.some((kind) => passes.some(({ key }) => key === kind)) ? legend : [],
     unit: scale.unit,
+    folded,
     said: [scale.unit, folded].filter(Boolean).join("; "),
     summary: runs
       .filter(({ drawn: { lane } }) => lane.length)

@@ -103,7 +103,7 @@ export function createTimeline({ name }) {
     const expected = expectedKinds();
     const figure = timeline({ runs: found, names, phases, passes, expected, selected, colour, narrow: narrow() });
     card.explain(figure.key);
-    put(card.sub, [figure.unit, ...found.map(({ apart }) => apart)].filter(Boolean).join("; "));
+    put(card.sub, [figure.unit, figure.folded, ...found.map(({ apart }) => apart)].filter(Boolean).join("; "));
     card.sub.title = figure.said ?? "";
     return figure;
   }

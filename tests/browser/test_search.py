@@ -219,6 +219,10 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
     page.get_by_label("Memory per chip, GB").fill("1")
     page.get_by_label("Memory per chip, GB").press("Enter")
     expect(page.locator("#search .notice")).to_contain_text("No plan fits")
+    # nothing was tried in the host's memory unless it is asked for, which the answer says
+    page.get_by_role("button", name="Offload the optimizer").click()
+    expect(page.get_by_role("button", name="Unlock offload optimizer")).to_be_visible()
+    expect(page.locator("#search .notice")).not_to_contain_text("host's memory")
     # a number that cannot be is refused where it was typed, and the one before stays
     for name, typed, why in (
         ("chips", "-3", "A whole number of at least 1 is needed."),

@@ -24,7 +24,12 @@ def test_sweep_lists_plans(write, capsys):
     assert "framework pytorch-eager" in text.split("best by")[0]
     assert "precision" not in text.split("best by")[0], "the file gives it"
     assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 0
-    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in capsys.readouterr().out
+    nothing = capsys.readouterr().out
+    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in nothing
+    assert '"search": {"offload": "all"}' in nothing, "plans that keep state in the host's memory were not asked for"
+    tried = SPEC | {"limits": {"memory_bytes": 80}, "search": {"offload": "all"}}
+    assert run(["sweep", write(tried)]) == 0
+    assert "offload" not in capsys.readouterr().out
     locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
     assert run(["sweep", write(locked), "--json"]) == 0
     for found in json.loads(capsys.readouterr().out)["best"]:

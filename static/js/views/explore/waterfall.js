@@ -5,6 +5,7 @@ import { waterRows } from "../../figures/waterRows.js";
 import { measured, plural, quantity } from "../../format.js";
 import { doubtOf, spreadWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
+import { same } from "../../scenario.js";
 import { judged, silent, unconfirmed } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
@@ -137,6 +138,7 @@ export function createWaterfall({ name }) {
           from_s: both.a,
           names,
           degrees: degrees(),
+          newLinks: Boolean(a?.scenario && b?.scenario && !same(a.scenario.cluster, b.scenario.cluster)),
         })
       : [];
     const muted = b?.fits === false;

@@ -211,6 +211,9 @@ export function createSearch(root) {
       h("div", { class: "notice", role: "alert" }, h("b", { text: what }), h("span", { text }), more),
     );
 
+  /** Whether something is known of the way to the host's memory, so that plans may keep state there. */
+  const hasHost = () => Boolean(chipOf(state.scenario, state.catalog).host_bytes_per_s);
+
   function draw() {
     const { wanted, catalog, scenario } = state;
     const found = wishes().flatMap((spec) => {
@@ -248,7 +251,16 @@ export function createSearch(root) {
     if (!sorted.length) {
       put(title, "Plans");
       put(sub, "");
-      say("No plan fits.", "Allow more memory or time, release a field, or search on more chips.");
+      const spared = hasHost() && !wanted.locked.offload;
+      const text = `Allow more memory or time, release a field, or search on more chips.${spared ? " No state was kept in the host's memory." : ""}`;
+      const offload = () => setWanted({ locked: { ...wanted.locked, offload: "optimizer" } });
+      say(
+        "No plan fits.",
+        text,
+        ...(spared
+          ? [h("button", { type: "button", class: "link", text: "Offload the optimizer", onclick: offload })]
+          : []),
+      );
       return;
     }
     const [best] = sorted;

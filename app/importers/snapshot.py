@@ -18,8 +18,8 @@ from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, 
 from estimator.scenario.units import MIB
 
 _MOST_BYTES = 512 * MIB
-_LARGEST = 2**50
-"""No size or time of a snapshot is above it."""
+_LARGEST = 2**63 - 1
+"""Of a size, an address, or a time in microseconds since 1970: what torch's own integers hold."""
 _POINTS, _HOLDERS, _FRAMES = 1000, 100, 4
 _ACTIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")
 _OWN_FRAMES = ("/torch/", "\\torch\\", "<frozen", "??")

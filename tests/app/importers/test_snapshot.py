@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -43,6 +44,7 @@ def test_memory_over_time_is_walked_back_from_the_end(tmp_path):
         entry("free_completed", 0x200, 300, START_US + 40),
     ]
     found = one(read(tmp_path, pickle.dumps(snapshot(entries), protocol=4)))
+    assert one(read(tmp_path, json.dumps(snapshot(entries)))).rows == found.rows, "as the runner writes it"
     times = [row for row in found.rows if "time_s" in row]
     assert [row["allocated_bytes"] for row in times] == [1064.0, 64.0, 364.0, 564.0, 364.0, 64.0]
     assert times[-1]["time_s"] == pytest.approx(35e-6)

@@ -105,6 +105,7 @@ HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
 def precision_of(text: str) -> str:
     """Return the precision of a spelling; "" where it is none."""
     word = re.sub(r"[\s_+]+", "-", re.sub(r"\(.*?\)", "", text.lower()).strip())
+    word = word.removesuffix("-training").removesuffix("-precision")
     plain = word.removesuffix("-true")  # Lightning's word for all numbers being of that precision
     return PRECISIONS.get(word, "") or {"16": "fp16", "32": "fp32"}.get(plain, plain if plain in PEAK_FIELD else "")
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.importers.text.layout.document import Table, place
+from app.importers.text.values.chip_names import spoken
+from app.importers.text.values.precision import from_text
 from app.importers.text.values.units import Unit, unit
 from estimator.scenario.measurement import Warning
 
@@ -22,6 +24,19 @@ _LENGTH = re.compile(
 )
 _BATCHES = {"": "batch", "per": "batch_per_gpu", "glo": "global_batch", "mic": "micro_batch"}
 """By how what stands before the word begins."""
+SAID = "said-in-text"
+"""Code of the warning that names what the text before a table says of its rows."""
+_FORMAT = r"(bf16|bfloat16|fp16|float16|fp32|float32|tf32|fp8|fp4)"
+_MIXED = r"(?:autocast|amp|mixed)"
+_PRECISION = re.compile(
+    rf"\b{_FORMAT}\b(?!\s*(?:is|was)?\s*(?:off|disabled|not))(?:[\s-]?({_MIXED})\b)?"
+    rf"|\b({_MIXED})(?:[\s-]precision)?\W{{0,3}}(?:(?:with|in|to|of)\W{{1,2}})?{_FORMAT}\b",
+    re.IGNORECASE,
+)
+_GPUS = re.compile(
+    r"(?<![\w.-])(\d{1,5}) (?:gpus|ranks|devices)\b|\bworld size\s?(?:=|:|of)?\s?(\d{1,5})\b", re.IGNORECASE
+)
+_COUNTED = ("gpus", "nodes", "dp", "tp", "pp", "cp")
 _LONGEST = 1000
 """Letters of a line that is looked at."""
 
@@ -31,6 +46,16 @@ def said_unit(table: Table) -> Unit | None:
     words = {found[1].lower() for line in _sentences(table) for found in _TIMES_IN.finditer(line)}
     names = {_unit_of(word) for word in words}
     return unit(names.pop()) if len(names) == 1 else None
+
+
+def said_precision(table: Table) -> str:
+    """The precision that the text before a table gives, where it names one alone; "" where none or several."""
+    found = set()
+    for line in _sentences(table):
+        for hit in _PRECISION.finditer(line):
+            name = from_text(hit[1] or hit[4])
+            found.add(f"{name}-amp" if (hit[2] or hit[3]) and name in ("bf16", "fp16") else name)
+    return found.pop() if len(found) == 1 else ""
 
 
 def _unit_of(word: str) -> str:
@@ -52,6 +77,9 @@ def fill_in(rows: Sequence[dict[str, Any]], table: Table) -> list[Warning]:
         said += batches
     if len(lengths) == 1 and not any("seq_len" in row for row in rows):
         said.append(("seq_len", lengths.pop()))
+    gpus = {count for line in _sentences(table) for count in _gpus(line)}
+    if len(gpus) == 1 and not any(key in row for row in rows for key in _COUNTED):
+        said.append(("gpus", gpus.pop()))
     said = [(key, value) for key, value in said if value > 0]
     for row in rows:
         row.update(said)
@@ -59,7 +87,13 @@ def fill_in(rows: Sequence[dict[str, Any]], table: Table) -> list[Warning]:
         return []
     words = " and ".join(f"{key} {value}" for key, value in said)
     message = f"No column says it; the text before the table does, and all rows have it: {words}"
-    return [Warning(code="said-in-text", message=message, where=place(table))]
+    return [Warning(code=SAID, message=message, where=place(table))]
+
+
+def _gpus(line: str) -> list[int]:
+    """How many GPUs a line says there were: "on 8 GPUs", "8x H100"."""
+    counted = [int(hit[1] or hit[2]) for hit in _GPUS.finditer(line)]
+    return [*counted, *(one.count for one in spoken(line) if one.count)]
 
 
 def _sentences(table: Table) -> list[str]:

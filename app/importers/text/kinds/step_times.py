@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
-from app.importers.text.kinds.step_prose import fill_in, said_unit
+from app.importers.text.kinds.step_prose import SAID, fill_in, said_precision, said_unit
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -22,7 +23,7 @@ from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import assigned_batch, common_name, model_of, model_of_count, settle_course
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
-from app.importers.text.values.units import Unit, unit
+from app.importers.text.values.units import Unit, is_time, unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
 from estimator.validation.spellings import LONGEST_NAME, is_out_of_memory, mentions_out_of_memory
@@ -131,7 +132,20 @@ def _timings(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Colum
             continue
         if column.unit is None or column.unit.suffix == "_s":
             found.append((i, column, what))
-    return found
+    return found or _bare(table, columns)
+
+
+def _bare(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:
+    """The one column under a bare ``ms`` or ``s``, which beside a model is the time of a step; [] where rates are."""
+    bare = [(i, column) for i, column in enumerate(columns) if is_time(column.header.strip())]
+    if len(bare) != 1 or any(rate_of(column.header) for column in columns) or _of_a_run(table, *bare[0]):
+        return []
+    at, column = bare[0]
+    if column.unit is None:  # s, of which a header alone does not say that it is no name
+        if not any(meaning.name_is(other, meaning.SEQ_LEN) for other in columns[:at] + columns[at + 1 :]):
+            return []
+        column = replace(column, unit=_SECONDS, printed_unit="s")
+    return [(at, column, meaning.Quantity(name="step"))]
 
 
 def _of_a_run(table: Table, at: int, column: Column) -> bool:
@@ -202,7 +216,8 @@ def _rows(
             )
         )
     if precision and ground:
-        warnings.append(Warning(code="precision-assumed", message=ground, where=place(table)))
+        code = SAID if said_precision(table) else "precision-assumed"
+        warnings.append(Warning(code=code, message=ground, where=place(table)))
     return rows
 
 
@@ -307,6 +322,8 @@ def _precision(table: Table, columns: tuple[Column, ...], document: Document, de
     for label in reversed(table.around.labels):
         if found := from_label(label):
             return found, ""
+    if found := said_precision(table):
+        return found, f"No column says it; the text before the table does, and all rows have it: precision {found}"
     if decisions.precision_columns is None:
         decisions.precision_columns = any(_has_precision(block) for block in document.blocks)
     if decisions.precision_columns:

@@ -16,12 +16,13 @@ from app.importers.text.values.models import model_of
 from estimator.validation.spellings import precision_of, sharding_of
 
 _MOST_LINES, _LONGEST_LINE, _FEWEST = 200, 400, 2
-_PLAIN = re.compile(r"[A-Za-z]\w{0,40}")
+_PLAIN = re.compile(r"[A-Za-z][\w -]{0,40}")
 _COUNTS: Mapping[str, Iterable[str]] = {
     "global_batch_size": meaning.GLOBAL_BATCH,
     "per_device_batch_size": meaning.GPU_BATCH,
     "micro_batch_size": meaning.MICRO_BATCH,
-    "batch_size": meaning.BATCH,
+    "batch": {"batch"},
+    "batch_size": meaning.BATCH - {"batch"},
     "gradient_accumulation_steps": meaning.ACCUMULATION,
     "seq_len": {*meaning.SEQ_LEN, "block", "block_size"},
     "world_size": meaning.GPUS,
@@ -42,6 +43,8 @@ _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]
 _SHARDING = re.compile(r"\b(?:sharding|strategy)\s?[:= ]\s?([\w-]{2,40})", re.IGNORECASE)
 _WITH = re.compile(r"\bwith\s([\w-]{2,40})", re.IGNORECASE)
 _PART = re.compile(r"[|,;]")
+_ASIDE = re.compile(r"\(.{0,40}?\)|\s(?:on|with)\s.{0,80}")
+"""Behind a model's name: in brackets its size, then on what it runs."""
 _UP_TO = 1024
 
 
@@ -64,7 +67,7 @@ def _said(line: str) -> dict[str, str]:
     for hit in _COUNT.finditer(line):
         name = _NAME_OF[re.sub(r"[ -]", "_", hit[1].lower())]
         count = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
-        said.setdefault("per_device_batch_size" if hit[4] and name == "batch_size" else name, str(count))
+        said.setdefault("per_device_batch_size" if hit[4] and name.startswith("batch") else name, str(count))
     if many := _OF_MANY.search(line):
         said.setdefault("world_size", many[1])
     if chip := next(spoken(line), None):
@@ -74,7 +77,8 @@ def _said(line: str) -> dict[str, str]:
     if named := _MODEL.search(line):
         said["model"] = named[1]
     else:
-        subjects = (subject[1] for subject in _SUBJECT.finditer(line))
+        subjects = [subject[1] for subject in _SUBJECT.finditer(line)]
+        subjects += [_ASIDE.sub("", part.rpartition(":")[2]).strip() for part in _PART.split(line)]
         known = [one for one in subjects if model_of({"model": one.rpartition("/")[2]})]
         said |= {"model": known[0]} if known else {}
     said |= _in_words(line)

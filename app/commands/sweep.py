@@ -71,23 +71,25 @@ def _plan(found: Found) -> str:
     return "".join(f" {name}={value}" for name, value in given.items() if value != usual[name])
 
 
-def text(found: Sweep, wide: bool = False, specification: Mapping[str, Any] | None = None) -> str:
+def text(found: Sweep, wide: bool, given: Mapping[str, Any]) -> str:
     """Write the search of a specification for a terminal."""
-    given = specification or {}
     tried = f"{counted(found.plans_tried, 'plan')} tried in {seconds(found.seconds)}"
     lines = [f"{tried} ({engineering(found.plans_per_s, 'plans/s')}), {found.plans_fitting} fit"]
     if not found.best:
-        return "\n".join([*lines, _nothing(given.get("limits", {}))])
-    lines += wrapped(_assumed(given["training"]), hanging=2) if given else []
+        return "\n".join([*lines, _nothing(given)])
+    lines += wrapped(_assumed(given["training"]), hanging=2)
     lines += ["", f"best by {found.objective}:", plans_text(found.best, wide)]
     lines += ["", f"{_front(found)}:", plans_text(found.pareto, wide)]
     return "\n".join(lines)
 
 
-def _nothing(limits: Mapping[str, float]) -> str:
+def _nothing(given: Mapping[str, Any]) -> str:
     write = {"memory_bytes": bytes_text, "max_step_time_s": seconds}
-    within = " and ".join(f"limits.{name} = {write[name](value)}" for name, value in limits.items())
-    return f"No plan fits within {within or 'the memory of the chips'}: allow more, or take more chips."
+    within = " and ".join(f"limits.{name} = {write[name](value)}" for name, value in given.get("limits", {}).items())
+    asked = "offload" in given.get("search", {}) or "offload" in given.get("locked", {})
+    can = not asked and cluster_from_json(given["cluster"]).chip.host_bytes_per_s
+    offload = ', or try plans that keep state in the host\'s memory: "search": {"offload": "all"}' if can else ""
+    return f"No plan fits within {within or 'the memory of the chips'}: allow more, or take more chips{offload}."
 
 
 def _assumed(given: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@
 import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
-import { loadMeasurement, refreshMeasurements } from "./measurements.js";
+import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
@@ -127,7 +127,27 @@ async function start() {
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
   const importing = createImport({ files: importFiles, text: importText, preview: previewText });
-  const copyLink = () => copy(location.href, "Link copied");
+  const tellLost = () =>
+    state.lost &&
+    notice(
+      `The measurement ${state.lost} of this link is not on this server; the plan is shown without it. Send the saved report instead, as HTML or JSON: it brings the measurement along.`,
+    );
+  subscribe(["lost"], tellLost);
+  tellLost();
+  const copyLink = () => {
+    const here = onlyHere(state);
+    const { a = null, b = null } = state.pair ?? {};
+    const letters = [a, b].flatMap((side) =>
+      here.includes(side?.item.measurement ?? side?.item.expected ?? "") ? [side?.letter] : [],
+    );
+    const what = letters.length === 1 ? `${letters[0]} is a measurement` : "Its measurements are";
+    return copy(
+      location.href,
+      here.length
+        ? `Link copied. ${what} of this server alone: to open it elsewhere send the report, HTML or JSON.`
+        : "Link copied",
+    );
+  };
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },

@@ -286,8 +286,31 @@ def test_what_nobody_chose_stands_beside_what_it_is_of(call):
     assert sides(scenario={**base, "model": "other"}) == ["plan", ""]
     assert sides(measuredScenario=None) == ["", "m:r"], "of no known scenario"
     assert sides(measuredScenario=None, measurement={**run, "expected": {}}) == ["own", "m:r"]
+    full = call("scenario", "complete", base, catalog)
+    said = {"scenario": base, "whole": True, "asked": [], "fields": {"plan.dp": {"sure": True}}}
+    guessed = {**said, "fields": {"plan.dp": {"sure": True}, "cluster.chip": {"sure": False}}}
+    for proposed, a, words in (
+        (said, "plan", "measured; A is the plan that its file says"),
+        (guessed, "plan", "measured; no difference is drawn until its own scenario is confirmed"),
+        (None, "", "measured; not drawn beside a scenario until its own is confirmed"),
+    ):
+        its = {**run, "proposed": proposed}
+        assert sides(measuredScenario=None, measurement=its, scenario=full) == [a, "m:r"]
+        drawn = {"a": {"letter": "A", "scenario": full} if a else None, "b": {"letter": "B", "measurement": its}}
+        given = {**shown, "measuredScenario": None, "measurement": {**its, "origin": {}}, "pair": drawn}
+        assert call("measured", "relationWords", given) == words
+        pair = {"a": {**(drawn["a"] or {}), "predicted": True}, "b": {**drawn["b"], "predicted": False}}
+        assert call("sides", "judged", pair, catalog) == (proposed is not guessed)
     assert sides(measured="") == ["plan", ""]
     assert sides(a="m:1", b="m:2") == ["m:1", "m:2"], "who chose is followed"
+
+
+def test_a_link_says_which_of_its_measurements_no_other_server_has(call):
+    here = [{"id": "own", "bundled": False}, {"id": "table", "bundled": False}, {"id": "sample", "bundled": True}]
+    none = {"measured": "sample", "a": "", "b": "m:sample", "open": "", "measurements": here}
+    assert call("measurements", "onlyHere", none) == []
+    assert call("measurements", "onlyHere", {**none, "a": "plan", "b": "m:own"}) == ["own"]
+    assert call("measurements", "onlyHere", {**none, "measured": "own", "open": "table.2"}) == ["own", "table"]
 
 
 def test_hardware_is_multiplied_and_brought_back(call):

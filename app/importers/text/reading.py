@@ -88,6 +88,14 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             )
         )
     found += [no_count(header, printed, where) for header, printed in findings.no_counts.items()]
+    sums = [(block, line) for block in blocks if isinstance(block, Table) for line in block.sums]
+    if sums:
+        message = (
+            "1 row at the end sums up the others and is left out"
+            if len(sums) == 1
+            else f"{len(sums)} rows at the end sum up the others and are left out"
+        )
+        found.append(Warning(code="sum-rows", message=message, where=place(*sums[0])))
     if findings.missing:
         found.append(
             Warning(

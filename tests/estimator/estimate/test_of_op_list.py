@@ -345,6 +345,24 @@ def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimat
     )
 
 
+def test_what_a_compiler_keeps_out_of_memory_is_a_result_of_its_call_alone():
+    """A buffer made just before such a call, as a reducer's buckets are, stays."""
+    rows, row = Operand(shape=(1 << 20,), dtype="float32"), Operand(shape=(1,), dtype="float32")
+    signatures = (
+        Signature(op="aten::exp", inputs=(rows,), outputs=(rows,)),
+        Signature(op="aten::sum", inputs=(rows,), outputs=(row,)),
+    )
+    calls = tuple(Call(kind="kernel", signature=at, phase="forward", compiled=True) for at in range(2))
+    result, bucket = Storage(bytes=4 << 20, born=0), Storage(bytes=64 << 20, born=0)
+
+    def peak_bytes(*storages: Storage) -> float:
+        found = OpList(source="trace", program="", chip="h200-sxm", signatures=signatures, calls=calls)
+        return predicted(replace(found, storages=storages)).memory.by_kind[MemoryKind.TEMPORARIES]
+
+    assert peak_bytes(result) == 0
+    assert peak_bytes(result, bucket) == bucket.bytes
+
+
 def test_the_host_enters_compiled_graphs_and_launches_what_a_reducer_copies():
     """Two graphs, whose backwards are as many; a copy below Python is a bare launch."""
     rows = Operand(shape=(8, 8), dtype="bfloat16")

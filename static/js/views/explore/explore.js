@@ -2,7 +2,7 @@
 import { ownWorks } from "../../figures/ownOps.js";
 import { roofsApart, worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
-import { bytes, plural, seconds, significant } from "../../format.js";
+import { bytes, plural, seconds } from "../../format.js";
 import { measuredChip } from "../../measured.js";
 import { loadMeasurement } from "../../measurements.js";
 import { describe, same } from "../../scenario.js";
@@ -238,7 +238,7 @@ export function createExplore(root, { tour, choose }) {
   function say() {
     if (state.drag || !state.estimate || state.busy) return;
     const { step_time_s, memory: held, limits } = state.estimate;
-    const words = `Step time ${significant(step_time_s * 1000)} milliseconds, peak memory ${bytes(held.peak_bytes)}, ${held.fits ? "fits" : "does not fit"}. ${limits}`;
+    const words = `Step time ${seconds(step_time_s)}, peak memory ${bytes(held.peak_bytes)}, ${held.fits ? "fits" : "does not fit"}. ${limits}`;
     if (words !== said) announce(words);
     said = words;
   }

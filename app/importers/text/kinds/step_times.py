@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
-from app.importers.text.kinds.step_prose import SAID, fill_in, said_precision, said_unit
+from app.importers.text.kinds.step_prose import fill_in, said_precision, said_unit
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -216,8 +216,7 @@ def _rows(
             )
         )
     if precision and ground:
-        code = SAID if said_precision(table) else "precision-assumed"
-        warnings.append(Warning(code=code, message=ground, where=place(table)))
+        warnings.append(Warning(code="precision-assumed", message=ground, where=place(table)))
     return rows
 
 
@@ -322,8 +321,8 @@ def _precision(table: Table, columns: tuple[Column, ...], document: Document, de
     for label in reversed(table.around.labels):
         if found := from_label(label):
             return found, ""
-    if found := said_precision(table):
-        return found, f"No column says it; the text before the table does, and all rows have it: precision {found}"
+    if said_precision(table):
+        return "", ""  # which is filled in beside what else is said there
     if decisions.precision_columns is None:
         decisions.precision_columns = any(_has_precision(block) for block in document.blocks)
     if decisions.precision_columns:

@@ -198,7 +198,7 @@ def memory_of(one: Passage) -> Memory:
 
 def _kept(priced: Recorded) -> list[Storage]:
     """The storages that are written; those from which a kernel computes others again live until it has run."""
-    storages = [one for one in priced.found.storages if one.born not in priced.unwritten]
+    storages = [one for one in priced.found.storages if not _is_unwritten(priced, one)]
     for operand, first, last in priced.sources:
         size = int(moved_bytes(operand))
         alike = [at for at, one in enumerate(storages)
@@ -208,6 +208,14 @@ def _kept(priced: Recorded) -> list[Storage]:
             if storages[at].died != NONE:
                 storages[at] = replace(storages[at], died=max(storages[at].died, last + 1))
     return storages
+
+
+def _is_unwritten(priced: Recorded, one: Storage) -> bool:
+    """Whether a storage is a result of a call that keeps its own out of memory, and not what was made before that."""
+    if one.born not in priced.unwritten:
+        return False
+    results = priced.found.of(priced.found.calls[one.born]).outputs
+    return any(int(moved_bytes(result)) == one.bytes for result in results)
 
 
 def _moment(found: OpList, held: MemoryTimeline) -> str:

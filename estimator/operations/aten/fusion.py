@@ -51,7 +51,8 @@ class Joined:
     it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
     calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
     unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
-    of results that are in memory, and of those that are not, with the end, phase and operands of their kernel.
+    of results that are in memory, and of those that are not, with the end, phase and operands of their kernel and the
+    number of the forward that made them first, ``forwards`` of them so far: each micro-batch has results of its own.
     ``by_products``: sizes and types of products' results; ``read_later``: those that a later phase reads from memory;
     ``first``: the first result of each that a kernel makes and does not write, with its call and the kernel's last.
     """
@@ -64,7 +65,8 @@ class Joined:
     by_products: set[tuple[int, str]] = field(default_factory=set)
     read_later: set[tuple[int, str]] = field(default_factory=set)
     first: list[tuple[tuple[int, str], int, Operand, int]] = field(default_factory=list)
-    origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...]]] = field(default_factory=dict)
+    origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...], int]] = field(default_factory=dict)
+    forwards: int = 0
 
 
 @dataclass(eq=False)
@@ -100,6 +102,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
     for index, call in enumerate(found.calls):
         if call.kind != "kernel" or not call.compiled or (phases[index], call.stream) != state:
             _close(groups, joined)
+            joined.forwards += phases[index] == Phase.FORWARD != state[0]
             groups, copies, state = [], {}, (phases[index], call.stream)
             padded = {}
         if call.kind != "kernel" or not call.compiled:
@@ -200,7 +203,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             joined.unwritten.add(maker[1])
             continue
         key = count(one), one.dtype
-        at, phase, sources = joined.origins.get(key, (index, group.phase, ()))
+        at, phase, sources, _ = joined.origins.get(key, (index, group.phase, (), 0))
         if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
             sources = ()  # to compute a residual again, all before it would have to be
         if sources and key not in joined.written and phase != group.phase:
@@ -246,7 +249,9 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                 if group.phase == Phase.FORWARD:
                     index, made = group.first[key]
                     joined.first.append((key, index, made, group.last))
-                joined.origins.setdefault(key, (group.last, group.phase, tuple(group.read)))
+                before = joined.origins.get(key)
+                if before is None or before[-1] != joined.forwards:
+                    joined.origins[key] = (group.last, group.phase, tuple(group.read), joined.forwards)
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             name, looped = _shown(group.names), group.looped

@@ -176,6 +176,9 @@ def test_narrower_products_are_faster():
     names = ("fp32", "tf32", "bf16", "fp8")
     seconds = [predicted(what_if.with_products_in(name)(LLAMA)).breakdown_s["matmul"] for name in names]
     assert seconds == sorted(seconds, reverse=True)
+    blackwell = [replace(what_if.with_products_in(name)(LLAMA), chip="b200") for name in ("fp8", "fp4")]
+    wider, narrower = (predicted(one).breakdown_s["matmul"] for one in blackwell)
+    assert narrower < wider
     assert predicted(what_if.with_products_in("bf16")(LLAMA)).step_time_s == predicted(LLAMA).step_time_s
     with pytest.raises(InputProblems):
         what_if.with_products_in("int3")
@@ -340,6 +343,24 @@ def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimat
     assert not any(
         "of the host in this step" in one for one in estimate_op_list(waits, cluster_for(waits), e).assumptions
     )
+
+
+def test_what_a_compiler_keeps_out_of_memory_is_a_result_of_its_call_alone():
+    """A buffer made just before such a call, as a reducer's buckets are, stays."""
+    rows, row = Operand(shape=(1 << 20,), dtype="float32"), Operand(shape=(1,), dtype="float32")
+    signatures = (
+        Signature(op="aten::exp", inputs=(rows,), outputs=(rows,)),
+        Signature(op="aten::sum", inputs=(rows,), outputs=(row,)),
+    )
+    calls = tuple(Call(kind="kernel", signature=at, phase="forward", compiled=True) for at in range(2))
+    result, bucket = Storage(bytes=4 << 20, born=0), Storage(bytes=64 << 20, born=0)
+
+    def peak_bytes(*storages: Storage) -> float:
+        found = OpList(source="trace", program="", chip="h200-sxm", signatures=signatures, calls=calls)
+        return predicted(replace(found, storages=storages)).memory.by_kind[MemoryKind.TEMPORARIES]
+
+    assert peak_bytes(result) == 0
+    assert peak_bytes(result, bucket) == bucket.bytes
 
 
 def test_the_host_enters_compiled_graphs_and_launches_what_a_reducer_copies():

@@ -86,7 +86,8 @@ async function refreshPending() {
 
 async function start() {
   // beside the catalogue rather than after it; whether it came is seen below
-  LOADS[new URLSearchParams(location.search).get("view") ?? "explore"]?.().catch(() => {});
+  const asked = new URLSearchParams(location.search).get("view") ?? "explore";
+  if (Object.hasOwn(LOADS, asked)) LOADS[asked]().catch(() => {});
   /** @type {import("./types.js").Catalog} */
   const catalog = await api.catalog();
   const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);

@@ -295,6 +295,15 @@ WHOSE = {
 }  # fmt: skip
 
 
+def test_a_batch_beside_no_count_of_gpus_is_a_guess_too(tmp_path):
+    steps = [{"step": at, "step_time_s": 0.5} for at in (1, 2, 3)]
+    run = {"model": "gpt2", "gpu": "H100", "seq_len": 1024, "batch_size": 8}
+    found = one(read(tmp_path, "".join(json.dumps(row) + "\n" for row in [run, *steps])))
+    asked = said_scenario(found)
+    assert (asked.fields["training.global_batch"].value, asked.fields["training.global_batch"].sure) == (8, False)
+    assert {"gpus", "global_batch"} <= set(asked.asked)
+
+
 @pytest.mark.parametrize("name", WHOSE)
 def test_a_batch_beside_gpus_is_a_guess_where_neither_its_name_nor_a_rate_says_whose_it_is(tmp_path, name):
     said, rates, batch, of_pass, sure = WHOSE[name]

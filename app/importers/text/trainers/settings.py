@@ -107,6 +107,8 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
             batch, own = plain * dp, plain
         if dp > 1 and passes == 1 and plain % dp == 0:
             guess = _guess(plain, dp, of_each=own > 0)
+        elif not world and passes == 1 and _whole(settings, _EACH_BATCH):
+            guess = f"The log says batch {plain} and not on how many GPUs; of several it may be that of each"
     on_mesh = any(name in settings for name in _SHARDED)  # MaxText: a device's batch is so even if several share it
     if own and world and not batch:
         batch = own * passes * (world if on_mesh else dp)

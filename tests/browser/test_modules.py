@@ -263,6 +263,27 @@ def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
 
 
+def test_what_would_tell_more_of_a_step_is_said_where_only_its_time_is_known(call):
+    logged = {"steps_s": [0.5], "step_s": 0.5, "phases_s": {}, "breakdown_s": {}}
+    assert call("measured", "untoldWords", logged).startswith(
+        "Only its step time is known: a profile of torch.profiler"
+    )
+    phases = {"phases_s": {"forward": 0.2, "backward": 0.3}}
+    assert call("measured", "untoldWords", {**logged, **phases}).startswith("Only its phases are known: a profile")
+    assert call("measured", "untoldWords", {**logged, **phases, "breakdown_s": {"matmul": 0.4}}) == ""
+    assert call("measured", "untoldWords", {**logged, "steps_s": [], "step_s": None}) == ""
+    assert call("measured", "untoldWords", None) == ""
+
+
+def test_a_prediction_that_says_nothing_has_no_error(call):
+    run = {"step_time_s": 0.5, "disturbance": 0, "scenario": {"cluster": {"chip": "cpu"}}}
+    run |= {"origin": {"format": "step"}, "predicted": {"step_time_s": 0.4}}
+    assert call("items", "errorOf", run, {"doubts": {}}) == pytest.approx(-0.2)
+    assert call("items", "errorOf", run, {"doubts": {"cpu": "measured while others ran"}}) is None
+    assert call("items", "errorOf", {**run, "disturbance": 3.0}, {}) is None
+    assert call("items", "errorOf", {**run, "predicted": None}, {}) is None
+
+
 def test_a_step_takes_what_the_server_says_it_does_else_what_its_parts_add_to(call):
     parts = {"phases_s": {"forward": 1.0, "backward": 2.0}, "breakdown_s": {}}
     assert call("measured", "stepTime", {"steps_s": [9.0], "step_s": 0.5, **parts}) == 0.5

@@ -3,7 +3,7 @@ import { select } from "../../actions.js";
 import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall } from "../../figures/waterfall.js";
 import { waterRows } from "../../figures/waterRows.js";
 import { measured, plural, quantity } from "../../format.js";
-import { doubtOf, spreadWords } from "../../measured.js";
+import { doubtOf, spreadWords, untoldWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
 import { same } from "../../scenario.js";
 import { judged, silent, unconfirmed } from "../../sides.js";
@@ -174,8 +174,9 @@ export function createWaterfall({ name }) {
     back.replaceChildren(...(way.back ? [way.back] : []));
     const run = a?.measurement ?? b?.measurement ?? null;
     const doubt = doubtOf(state.estimated ?? state.scenario, catalog);
-    put(hint, [run && spreadWords(run), doubt].filter(Boolean).join(" "));
-    hint.hidden = !hint.textContent || (!doubt && !(a?.disturbed || b?.disturbed));
+    const spread = run && (doubt || a?.disturbed || b?.disturbed) ? spreadWords(run) : "";
+    put(hint, [spread, doubt, untoldWords(run)].filter(Boolean).join(" "));
+    hint.hidden = !hint.textContent;
     return undefined;
   }
 

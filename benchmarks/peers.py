@@ -186,17 +186,25 @@ def _peak_bytes(tracker: Any, device: str) -> float:
 
 
 def estimated(entry: Entry) -> dict[str, Any]:
-    """RuntimeEstimator's time of the second step."""
+    """RuntimeEstimator's time of the second step; ``two_types``: ops that it refuses, taken as of the narrower type."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.runtime_estimator import RuntimeEstimator
+    from torch.distributed._tools import runtime_estimator
 
-    with FakeTensorMode():
+    priced, refused = runtime_estimator.get_compute_time, set()
+
+    def compute_time(op: Any, args: Any, kwargs: Any, out: Any, types: set[Any]) -> Any:
+        if len(types) > 1:  # it asserts one, and cuDNN's attention gives statistics in fp32 beside bf16
+            refused.add(str(op))
+            types = {min(types, key=lambda dtype: dtype.itemsize)}
+        return priced(op, args, kwargs, out, types)
+
+    with FakeTensorMode(), mock.patch.object(runtime_estimator, "get_compute_time", compute_time):
         program = _program(entry)
         _step(program)
-        estimator = RuntimeEstimator()
+        estimator = runtime_estimator.RuntimeEstimator()
         with estimator(estimate_mode_type="operator-level-cost-model"):
             _step(program)
-    return {"step_s": float(estimator.total_runtime) * 1e-3}
+    return {"step_s": float(estimator.total_runtime) * 1e-3, "two_types": sorted(refused)}
 
 
 def counted_beside(entry: Entry) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from estimator.scenario.breakdown import (
+    BETWEEN_PASSES,
     CATEGORIES,
     MEMORY_KINDS,
     PHASES,
@@ -24,6 +25,7 @@ from estimator.scenario.breakdown import (
     SHOWN_MEMORY_KINDS,
     SHOWN_PASSES,
     SHOWN_PHASES,
+    WAITING,
 )
 from tests.app.importers.kineto.made import trace
 from tests.javascript import call_each
@@ -171,6 +173,9 @@ def test_what_one_figure_shows_is_told_apart_by_colour():
     found = re.findall(r"--hue-(\w+): (#[0-9a-f]{6})", tokens)
     # the timeline has categories, phases and passes of a pipeline
     timeline = SHOWN_CATEGORIES | SHOWN_PHASES | SHOWN_PASSES
+    works = {one.hue for name, one in SHOWN_CATEGORIES.items() if name not in WAITING}
+    passes = {one.hue for name, one in SHOWN_PASSES.items() if name not in BETWEEN_PASSES}
+    assert passes & works == set(), "a pass holds many categories"
     for theme in (dict(found[: len(found) // 2]), dict(found[len(found) // 2 :])):
         for names in (timeline, SHOWN_MEMORY_KINDS):
             for first, second in combinations(sorted({one.hue for one in names.values()}), 2):

@@ -15,10 +15,10 @@ from estimator.cost.device_time import Work
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import Assembled, assembled, parts_in_line, parts_of
 from estimator.estimate.report import stage_memories
-from estimator.scenario.breakdown import SHOWN_PASSES, WEIGHT_GRADIENTS, Category, Phase
+from estimator.scenario.breakdown import ACCUMULATION, SHOWN_PASSES, WEIGHT_GRADIENTS, Category, Phase
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_problems
-from estimator.scenario.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from estimator.scenario.timeline import COMMUNICATION, COMPUTE, HOST, LEFT_OUT, Timeline
 from estimator.schedule.micro_batch import Pass, StageTimes
 from estimator.schedule.simulation.simulate import SimulatedWork, simulate
 from estimator.schedule.step import memory_of_stage, stage_passes
@@ -99,10 +99,10 @@ def _of_rank(found: Assembled, one: Pass) -> Timeline:
     folded = ""
     if drawn > MOST_BLOCKS:
         runs = {phase: [_merged(run) for run in some] for phase, some in runs.items()}
-        folded = "kernels of a layer together, by category"
+        folded = "each layer by category"
     if m * sum(len(run.ops) + len(run.messages) for some in runs.values() for run in some) > MOST_BLOCKS:
         runs = {phase: [_together(some, phase)] for phase, some in runs.items()}
-        folded = "all layers of a micro-batch together, by category"
+        folded = "each micro-batch by category"
     blocks: list[Block] = []
     now = 0.0
     every = setting.plan.sharding in ("zero2", "zero3", "fsdp")
@@ -259,20 +259,23 @@ def _of_stages(found: Assembled, passes: Sequence[Pass]) -> Timeline:
     lanes = stages_shown(stages)
     words = []
     if shown_m < m:
-        words.append(f"{shown_m} of {m} micro-batches, stretched")
+        words.append(f"{shown_m} of {m} micro-batches, each drawn longer than it is")
     if len(lanes) < stages:
         words.append(f"{len(lanes)} of {stages} stages")
     blocks: list[Block] = []
     for at, stage in enumerate(lanes):
         own = [one for one in simulated.events if one.rank == stage]
         blocks += _stage_blocks(own, at, stretch, end, MOST_BLOCKS // len(lanes))
+    if any(one.kind == LEFT_OUT for one in blocks):
+        words.append("middle in one piece")
     now = end
     sent = float(timing.data_s) + float(timing.tied_s)
     for at in range(len(lanes)):
         blocks.append(Block(lane=at, kind=Category.COMMUNICATION, name="gradients between data ranks, exposed",
                             phase=Phase.BACKWARD, start_s=now, end_s=now + sent))  # fmt: skip
         add = now + sent + float(timing.accumulation_s)
-        blocks.append(Block(lane=at, kind=Phase.BACKWARD, name="gradient accumulation", phase=Phase.BACKWARD,
+        name = "gradient accumulation of all micro-batches"
+        blocks.append(Block(lane=at, kind=ACCUMULATION, name=name, phase=Phase.BACKWARD,
                             start_s=now + sent, end_s=add))  # fmt: skip
         blocks += _at_the_end(found, add, at, at)
     fullest = max(stage_memories(setting, found.e), key=lambda one: one.peak_bytes)
@@ -315,7 +318,7 @@ def _stage_blocks(events: Sequence[SimulatedWork], lane: int, stretch: float, en
                         phase=Phase.BACKWARD if kind == WEIGHT_GRADIENTS else kind, start_s=start,
                         end_s=stop)  # fmt: skip
         elif index == skipped[0]:
-            yield Block(lane=lane, kind=Phase.BACKWARD, name=f"{len(skipped)} more, forward and backward",
+            yield Block(lane=lane, kind=LEFT_OUT, name=f"{len(skipped)} passes, forward and backward",
                         phase=Phase.BACKWARD, start_s=start, end_s=ordered[skipped[-1]].end_s * stretch)  # fmt: skip
         now = stop
     yield Block(lane=lane, kind=Category.BUBBLE, name="waits for the other stages", phase=Phase.BUBBLE, start_s=now,

@@ -68,6 +68,8 @@ class Phase:
 
 WEIGHT_GRADIENTS = "weight_gradients"
 """A pass of its own under a schedule that parts it from backward; of a step's phases it is backward's."""
+ACCUMULATION = "accumulation"
+"""Gradients of micro-batches added up, of all of them together; of a step's phases it is backward's."""
 
 
 class MemoryKind:
@@ -164,9 +166,10 @@ SHOWN_CATEGORIES: dict[str, ShownCategory] = {
     ),
     Category.OTHER: ShownCategory(label="other", hue="grey", binds="Copies bind."),
 }
+# forward and backward hold ops of many categories, so that they have the hue of none
 SHOWN_PHASES = {
-    Phase.FORWARD: Shown(label="forward", hue="blue"),
-    Phase.BACKWARD: Shown(label="backward", hue="violet"),
+    Phase.FORWARD: Shown(label="forward", hue="moss"),
+    Phase.BACKWARD: Shown(label="backward", hue="brown"),
     Phase.OPTIMIZER: Shown(label="optimizer", hue="slate"),
     Phase.EXPOSED_COMMUNICATION: Shown(
         label="exposed communication", hue="orange", term=SHOWN_CATEGORIES[Category.COMMUNICATION].term
@@ -178,9 +181,10 @@ SHOWN_PASSES = {
     Phase.FORWARD: SHOWN_PHASES[Phase.FORWARD],
     Phase.BACKWARD: SHOWN_PHASES[Phase.BACKWARD],
     WEIGHT_GRADIENTS: Shown(label="weight gradients", hue="pink"),
+    ACCUMULATION: Shown(label="elementwise: gradient accumulation", hue="teal"),
 }
-"""Passes of a micro-batch through a stage, as a timeline of a pipeline draws them."""
-BETWEEN_PASSES = (Category.OPTIMIZER, Phase.BUBBLE, Category.COMMUNICATION, Category.HOST)
+"""Passes of a micro-batch through a stage, and what follows them, as a timeline of a pipeline draws them."""
+BETWEEN_PASSES = (ACCUMULATION, Category.OPTIMIZER, Phase.BUBBLE, Category.COMMUNICATION, Category.HOST)
 """What a stage's lane shows beside its passes."""
 SHOWN_MEMORY_KINDS = {
     MemoryKind.PARAMETERS: Shown(label="parameters", hue="blue"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HOST, COMPUTE, COMMUNICATION = "host", "compute", "communication"
+LEFT_OUT = "left_out"
+"""The kind of a block that stands for passes of a stage which are too many to be drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """Blocks as columns: lane (an index into ``lanes``), kind (a category, or a phase of a stage), name, start and end.
+    """Blocks as columns: lane (an index into ``lanes``), kind (a category, a pass, ``LEFT_OUT``), name, start, end.
 
     ``memory``: (seconds, bytes held), of a prediction those of one rank of the fullest stage, straight between them;
     ``capacity_bytes``: 0 where it is not known; ``folded``: what is drawn coarser than it runs.

@@ -146,10 +146,26 @@ export function setModel(key) {
   setScenario({ ...state.scenario, model: key });
 }
 
-/** Take a model that is in no catalogue into the scenario. @param {any} model */
+/** Take a model that is in no catalogue, beside the one that was there. @param {any} model */
 export function setOwnModel(model) {
+  const next = withPart(state.scenario, "model", model, state.catalog);
+  if (same(next, state.scenario)) return;
+  const kept = keptA();
   leaveSample();
-  setScenario(complete({ ...state.scenario, model }, state.catalog));
+  if (!state.a && !state.b) set({ a: kept, b: "plan" });
+  setScenario(next);
+}
+
+/**
+ * Call the model or chip of the plan otherwise, which makes it no other plan: what stands at A and B stays.
+ * @param {import("./ownParts.js").Kind} kind @param {import("./types.js").Part} part
+ */
+export function renamePart(kind, part) {
+  const next = withPart(state.scenario, kind, part, state.catalog);
+  if (same(next, state.scenario)) return;
+  const [a, b] = chosenSides(state);
+  if (!same(chosenSides({ ...state, scenario: next }), [a, b])) set({ a, b });
+  setScenario(next);
 }
 
 /**

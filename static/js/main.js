@@ -5,7 +5,7 @@
 import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
-import { loadMeasurement, refreshMeasurements } from "./measurements.js";
+import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
@@ -14,7 +14,6 @@ import { decode, unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { tellCuts } from "./views/common/cut.js";
 import { byId, h, keepInSight } from "./views/common/dom.js";
-import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
 import { createSave } from "./views/common/save.js";
 import { savePage, saveReport } from "./views/common/takeAlong.js";
@@ -23,9 +22,11 @@ import { createGlossary, explainTerms } from "./views/common/terms.js";
 import { createTour } from "./views/common/tour.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
-/** @typedef {(root: HTMLElement) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
-/** Views that are loaded when somebody goes for them. @type {Record<string, () => Promise<Create>>} */
-const OTHERS = {
+/** @typedef {{tour: () => void, choose: (letter: "A" | "B") => void}} Acts  what the page does for its views */
+/** @typedef {(root: HTMLElement, acts: Acts) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
+/** Views, loaded when somebody goes for them. @type {Record<string, () => Promise<Create>>} */
+const LOADS = {
+  explore: async () => (await import("./views/explore/explore.js")).createExplore,
   search: async () => (await import("./views/search/search.js")).createSearch,
   runs: async () => (await import("./views/runs/runs.js")).createRuns,
   measurements: async () => (await import("./views/measurements/measurements.js")).createMeasurements,
@@ -84,36 +85,43 @@ async function refreshPending() {
 }
 
 async function start() {
+  // beside the catalogue rather than after it; whether it came is seen below
+  LOADS[new URLSearchParams(location.search).get("view") ?? "explore"]?.().catch(() => {});
   /** @type {import("./types.js").Catalog} */
   const catalog = await api.catalog();
   const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);
   const sample = catalog.sample?.measurement_id ?? "";
   const opened = decode(location.search, base, sample).view;
-  const first = await OTHERS[opened]?.();
+  const first = await LOADS[opened]();
   set({ catalog, base, sample });
   const unknown = unknownIn(location.search, base);
   readUrl();
-  const tour = createTour();
-  const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
+  const tour = createTour(() => make("explore"));
+  const acts = { tour: tour.start, choose: (/** @type {"A" | "B"} */ letter) => palette.side(letter) };
   const glossary = createGlossary();
   explainTerms();
   tellCuts();
   /** @type {{open: (yes: boolean) => void}[]} */
-  const panels = [explore.panel];
-  const made = new Set(["explore", opened]);
-  const keep = (/** @type {ReturnType<Create>} */ view) => view && panels.push(view.panel);
-  if (first) keep(first(byId(opened)));
-  /** Make a view that did not begin with the page, once. @param {string} view */
-  async function make(view) {
-    if (made.has(view)) return;
-    made.add(view);
-    const create = await OTHERS[view]().catch(() => null);
-    if (create) return keep(joined(() => create(byId(view))));
+  const panels = [];
+  const keep = (/** @type {ReturnType<Create>} */ view) => void (view && panels.push(view.panel));
+  keep(first(byId(opened), acts));
+  /** Views that are there or on their way. @type {Map<string, Promise<void>>} */
+  const made = new Map([[opened, Promise.resolve()]]);
+  /** @param {string} view */
+  async function add(view) {
+    const create = await LOADS[view]().catch(() => null);
+    if (create) return keep(joined(() => create(byId(view), acts)));
     // asked for again when it is opened again, or when the server is back
     made.delete(view);
-    if (state.view !== view) return;
+    if (state.view !== view) return undefined;
     toast(`${labelOf(view)} could not be loaded.`);
-    await trying(api.health());
+    return trying(api.health());
+  }
+  /** Make a view that did not begin with the page, once; done when it is there. @param {string} view */
+  function make(view) {
+    const known = made.get(view) ?? add(view);
+    made.set(view, known);
+    return known;
   }
   subscribe(["view", "online"], () => void make(state.view));
   showView();
@@ -121,13 +129,35 @@ async function start() {
   for (const row of document.querySelectorAll(".tabs"))
     subscribe(["view"], keepInSight(/** @type {HTMLElement} */ (row), "[aria-current]"));
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
+  subscribe(["measured"], () => void trying(loadMeasurement()));
+  if (state.measured) void trying(loadMeasurement());
   startPredicting();
   startPairing();
   listenForDrops();
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
   const importing = createImport({ files: importFiles, text: importText, preview: previewText });
-  const copyLink = () => copy(location.href, "Link copied");
+  const tellLost = () =>
+    state.lost &&
+    notice(
+      `The measurement ${state.lost} of this link is not on this server; the plan is shown without it. Send the saved report instead, as HTML or JSON: it brings the measurement along.`,
+    );
+  subscribe(["lost"], tellLost);
+  tellLost();
+  const copyLink = () => {
+    const here = onlyHere(state);
+    const { a = null, b = null } = state.pair ?? {};
+    const letters = [a, b].flatMap((side) =>
+      here.includes(side?.item.measurement ?? side?.item.expected ?? "") ? [side?.letter] : [],
+    );
+    const what = letters.length === 1 ? `${letters[0]} is a measurement` : "Its measurements are";
+    return copy(
+      location.href,
+      here.length
+        ? `Link copied. ${what} of this server alone: to open it elsewhere send the report, HTML or JSON.`
+        : "Link copied",
+    );
+  };
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },

@@ -86,6 +86,16 @@ export function spreadWords(measurement) {
 }
 
 /**
+ * What would tell where the time of a measured step goes, of which only the time, or its phases, are known; "" else.
+ * @param {Measurement | null} measurement
+ */
+export function untoldWords(measurement) {
+  if (!measurement || !stepTime(measurement) || total(measurement.breakdown_s)) return "";
+  const known = total(measurement.phases_s) ? "phases are" : "step time is";
+  return `Only its ${known} known: a profile of torch.profiler with record_shapes=True, imported here, tells where the time goes.`;
+}
+
+/**
  * Why the peaks of a scenario's chip, and so its prediction, say nothing; "" where they do.
  * @param {Pick<Scenario, "cluster">} scenario @param {import("./types.js").Catalog} catalog
  */
@@ -184,7 +194,16 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog, pair });
   if (!measuredScenario) {
     const open = measurement.proposed?.whole ?? true;
-    return `measured${device ? ` on ${device}` : ""}${open ? "; not drawn beside a scenario until its own is confirmed" : ""}`;
+    const its = seemsOf(measurement, catalog);
+    const plan = [pair?.a, pair?.b].find((side) => side?.scenario);
+    const drawn = plan && [pair?.a, pair?.b].some((side) => side?.measurement?.id === measurement.id);
+    const said = drawn && its && saysAll(measurement) && plan.scenario && same(its, plan.scenario);
+    const beside = said
+      ? `; ${plan.letter} is the plan that its file says`
+      : drawn
+        ? "; no difference is drawn until its own scenario is confirmed"
+        : "; not drawn beside a scenario until its own is confirmed";
+    return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
   }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
   const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
@@ -213,6 +232,15 @@ export const seemsOf = (measurement, catalog) =>
   measurement?.proposed?.whole && measurement.proposed.scenario
     ? complete(measurement.proposed.scenario, catalog)
     : null;
+
+/**
+ * Whether the file of an unconfirmed measurement says all that its scenario is read from: nothing is guessed or asked for.
+ * @param {Measurement | null} measurement
+ */
+export function saysAll(measurement) {
+  const { whole, asked = [], fields = {} } = measurement?.proposed ?? {};
+  return Boolean(whole) && !asked.length && Object.values(fields).every(({ sure }) => sure);
+}
 
 /** The same of a traced program, of which nothing ran. @param {Chosen & Standing} chosen */
 function tracedWords({ measurement, measuredScenario, scenario, catalog, pair }) {

@@ -103,6 +103,37 @@ export async function refreshMeasurements() {
   if (!same(measurements, state.measurements)) set({ measurements });
 }
 
+const MISSING = 404;
+
+/** A measurement that the address names is not on this server: what stands beside it stays, and it is told. @param {string} id */
+function lose(id) {
+  const kept = (/** @type {string} */ side) => (side === `m:${id}` ? "" : side);
+  const { measured, a, b } = state;
+  set({
+    ...(measured === id && { measured: "", measurement: null, measuredScenario: null }),
+    a: kept(a),
+    b: kept(b),
+    lost: id,
+  });
+  writeUrl("replace");
+}
+
+/** A measurement that stands at A or B beside the one that is shown. @param {string} id */
+export const besideMeasurement = (id) =>
+  api.measurement(id).catch((error) => {
+    if (error instanceof ApiError && error.status === MISSING) lose(id);
+    throw error;
+  });
+
+/**
+ * Which of the measurements that a link to this page names other servers lack: all but the bundled ones.
+ * @param {Pick<import("./state.js").State, "measured" | "a" | "b" | "open" | "measurements">} shown
+ */
+export function onlyHere({ measured, a, b, open, measurements }) {
+  const named = [measured, ...[a, b].map((side) => /^m:(.*)$/.exec(side)?.[1]), open.replace(/\.\d+$/, ""), open];
+  return (measurements ?? []).filter(({ id, bundled }) => !bundled && named.includes(id)).map(({ id }) => id);
+}
+
 let loading = ""; // the measurement on its way
 
 /** Fetch the measured side of Explore. */
@@ -116,12 +147,15 @@ export async function loadMeasurement() {
     if (state.measured !== measured) return undefined;
     const measuredScenario = scenarioOf(measurement);
     // nobody chose the sample's plan beside it
-    const proposed = !measuredScenario && same(state.scenario, state.base) ? proposedIn(measurement) : null;
-    set({ measurement, measuredScenario, ...(proposed && { scenario: proposed }) });
-    if (proposed) writeUrl("replace");
+    const unchosen = same(state.scenario, state.base) && !state.a && !state.b;
+    const its = unchosen ? (measuredScenario ?? proposedIn(measurement)) : null;
+    set({ measurement, measuredScenario, ...(its && { scenario: its }) });
+    if (its) writeUrl("replace");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (state.measured === measured && error.status) set({ measurement: null, measuredScenario: null, measured: "" });
+    if (error.status === MISSING) lose(measured);
+    else if (state.measured === measured && error.status)
+      set({ measurement: null, measuredScenario: null, measured: "" });
   } finally {
     if (loading === measured) loading = "";
   }

@@ -3,6 +3,7 @@
  * what would be faster, and their steps over time. The newest question wins.
  */
 import { api, ApiError } from "./api.js";
+import { besideMeasurement } from "./measurements.js";
 import { pairOf, samePair } from "./sides.js";
 import { canonical } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
@@ -50,7 +51,7 @@ function remembered(ask, told = "answers") {
 
 /** Estimates of plans, as far as they are there. */
 export const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.estimate(scenario));
-const measurementOf = remembered((/** @type {string} */ id) => api.measurement(id));
+const measurementOf = remembered((/** @type {string} */ id) => besideMeasurement(id));
 /** Steps over time, as far as they are there. */
 export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario), "timelines");
 /** When a profile's own ops should run, by the id of its measurement. */

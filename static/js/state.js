@@ -15,6 +15,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, study: string, table: import("./items.js").TableState,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
+ *   lost: string,
  *   adapted: {scenario: Scenario, path: string, changes: import("./changes.js").CoupledChange[]} | null,
  * }} State
  */
@@ -34,6 +35,7 @@ export const state = /** @type {any} */ ({
   busy: true,
   drag: null,
   adapted: null,
+  lost: "",
   axes: 0,
   online: true,
   measurement: null,

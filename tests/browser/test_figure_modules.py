@@ -86,6 +86,15 @@ def test_ops_of_a_trace_stand_by_what_they_should_take(call):
     assert [row[:2] for row in rows] == [["add", 2e-3], ["mm", 1e-3]]
 
 
+def test_what_a_program_runs_beside_its_model_is_told_from_its_ops(call):
+    ops = [{"op": name} for name in ("aten::mm", "aten::_foreach_norm.Scalar", "aten::normalize", "aten::randint")]
+    assert call("figures/ownOps", "leftOutOfForm", ops) == [
+        "the norm of the gradients, as clipping takes it",
+        "numbers drawn in the step, as its input",
+    ]
+    assert call("figures/ownOps", "leftOutOfForm", [{"op": "aten::mm"}, {"op": "aten::item_like"}]) == []
+
+
 def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     rows = [
         {"model": "small", "forward_s": 0.02, "status": "ok"},
@@ -199,5 +208,8 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     ]  # fmt: skip
     assert [row["first"] for row in rows] == [True, False, True, True]
     assert [row["from_s"] for row in rows] == pytest.approx([1.0, 1.3, 1.2, 1.4])
+    slower = {**given, "causes": [cause("communication", 0.2, "rate", "tp")]}
+    for links, words in ((False, "more time per byte"), (True, "slower link")):
+        assert call("figures/waterRows", "waterRows", {**slower, "newLinks": links})[0]["words"] == words
     many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
     assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10

@@ -22,6 +22,15 @@ def test_a_run_on_another_chip_than_its_scenario_names_is_predicted_for_the_one_
     expect(side(page, "B")).to_contain_text("tiny step")
     expect(side(page, "A")).to_contain_text("predicted")
     assert (query(page, "chip"), query(page, "link")) == ("cpu", None)
+    # a link that names the measurement alone opens it beside the plan that ran
+    name = query(page, "measured")
+    for link in ("/?measured=none", f"/?measured={name}"):
+        page.evaluate(
+            "(link) => (history.pushState(null, '', link), dispatchEvent(new PopStateEvent('popstate')))", link
+        )
+        settled(page)
+    expect(side(page, "B")).to_contain_text("tiny step")
+    assert (query(page, "chip"), query(page, "measured")) == ("cpu", name)
     page.select_option("#chip", "h200-sxm")
     # beside a prediction for another chip it is not drawn
     expect(page.locator("#ab .side", has_text="measured")).to_have_count(0)

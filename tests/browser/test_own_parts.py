@@ -15,6 +15,7 @@ from tests.browser.looking import (
     number,
     query,
     settled,
+    side,
     wait_for_axis,
     wait_for_change,
     wait_for_figures,
@@ -37,6 +38,8 @@ def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
     expect(page.get_by_label("Gated feed-forward")).to_be_checked()
     page.get_by_label("Experts", exact=True).fill("16")
     page.keyboard.press("Tab")
+    kept = query(page, "a")
+    expect(side(page, "A")).to_contain_text("Mixtral 8x7B")
     page.get_by_label("Save this model in this browser").click()
     assert json.loads(query(page, "model") or "")["experts"] == 16
     page.locator("details.ownpart summary").last.click()
@@ -70,6 +73,9 @@ def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
     expect(page.get_by_label("Name of the chip")).to_have_value("twice as fast")
     page.get_by_label("Save this chip in this browser").click()
     assert json.loads(query(page, "chip") or "")["memory_bytes_per_s"] == 6.7e12
+    # a name makes no other plan: what was changed still stands beside what it was made of
+    assert kept
+    assert (query(page, "a"), query(page, "b")) == (kept, "plan")
     page.reload()
     wait_for_figures(page)
     expect(page.locator("#chip")).to_have_value("own:twice as fast")

@@ -15,6 +15,9 @@ const MEMORY_PX = 52;
 export const HEIGHT_PX = 290;
 /** The kind of a block that is a whole phase, in no category's hue: its name stands in it. */
 const PHASE = "phase";
+/** The kind of a block that stands for passes which are too many to be drawn; no hue is its own. */
+const LEFT_OUT = { key: "left_out", label: "passes not drawn one by one", hue: "" };
+const OF_LEFT_OUT = "line-strong";
 /** Of the axis that a letter takes on a usual card. */
 const LETTER_FRAC = 0.017;
 /** Of lanes that both a prediction and a recording may have; others follow. */
@@ -49,8 +52,9 @@ export function phasesInOrder(phases_s, phases, step_s) {
   };
 }
 
-/** Stages of a pipeline that are drawn at most, as the server draws them. */
+/** Stages of a pipeline, and blocks of all of them, that are drawn at most, as the server draws them. */
 const MOST_STAGES = 8;
+const MOST_BLOCKS = 1600;
 
 /**
  * The place of a predicted step that is still to be laid out: its lanes, its length and its memory, without blocks.
@@ -79,24 +83,28 @@ const stageShown = (at, pp) => 1 + (pp <= MOST_STAGES ? at : Math.round((at * (p
 
 /**
  * What the blocks of a predicted step may be: of a pipeline passes, and what is between them; else its categories.
- * @param {{pp: number, schedule: string, breakdown_s: Record<string, number>}} side
+ * @param {{pp: number, schedule: string, rounds: number, breakdown_s: Record<string, number>}} side  `rounds`:
+ *   micro-batches of all chunks that pass through a rank
  * @param {{passes: Named[], between_passes: string[]}} catalog
  */
-export const kindsOf = ({ pp, schedule, breakdown_s }, { passes, between_passes }) =>
-  pp > 1
-    ? [
-        // only what splits backward has the last of them
-        ...passes.slice(0, schedule.startsWith("zero-bubble") ? undefined : 2).map(({ key }) => key),
-        ...between_passes,
-      ]
-    : Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
+export function kindsOf({ pp, schedule, rounds, breakdown_s }, { passes, between_passes }) {
+  if (pp < 2) return Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
+  // only what splits backward has the last of them
+  const own = passes
+    .filter(({ key }) => !between_passes.includes(key))
+    .slice(0, schedule.startsWith("zero-bubble") ? undefined : 2)
+    .map(({ key }) => key);
+  // each has a wait before it at most
+  const left = 2 * own.length * rounds > Math.floor(MOST_BLOCKS / Math.min(pp, MOST_STAGES));
+  return [...own, ...(left ? [LEFT_OUT.key] : []), ...between_passes];
+}
 
 /**
  * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], expected?: string[], selected: string,
  *   colour: Colour, narrow: boolean}} input  `passes`: of a pipeline, whose blocks are a pass of a micro-batch each;
  *   `expected`: kinds that the key has whether or not a block is of them, so that it stays as it is when they come
- * @returns {import("../types.js").Figure & {key: [token: string, text: string][], unit: string}}  `key`: what stands in no
- *   other figure
+ * @returns {import("../types.js").Figure & {key: [token: string, text: string][], unit: string, folded: string}}  `key`: what
+ *   stands in no other figure; `folded`: what is drawn coarser than it runs
  */
 export function timeline({ runs, names, phases, passes = [], expected = [], selected, colour, narrow }) {
   const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
@@ -119,7 +127,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
   const memory = runs.some(({ drawn }) => drawn.memory.length);
   const height = Math.max(memory ? HEIGHT_PX : 0, laneEnd + (memory ? MEMORY_PX + 12 : 0) + 24);
   const y = (/** @type {number} */ px) => 1 - px / height;
-  const known = new Map([...passes, ...phases, ...names].map((one) => [one.key, one]));
+  const known = new Map([...passes, LEFT_OUT, ...phases, ...names].map((one) => [one.key, one]));
   /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean, faint: boolean}>} */
   const shapes = new Map();
   for (const run of runs) {
@@ -141,6 +149,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     });
   }
   const tokenFor = (/** @type {string} */ kind) => {
+    if (kind === LEFT_OUT.key) return OF_LEFT_OUT;
     const found = known.get(kind);
     return found ? tokenOf(found) : UNNAMED;
   };
@@ -159,6 +168,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     line: { width: kind === PHASE ? 2 : 0.6, color: colour("card") },
     opacity: (faint ? 0.22 : 1) * (predicted ? 0.85 : 1),
     fillcolor: colour(tokenFor(kind)),
+    ...(kind === LEFT_OUT.key && { fillpattern: { shape: ".", size: 6, solidity: 0.25, fgcolor: colour("ink-2") } }),
   }));
   const named = runs.flatMap((run) =>
     run.drawn.start_s.flatMap((start, at) => {
@@ -287,6 +297,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     legend,
     key: kinds.some((kind) => passes.some(({ key }) => key === kind)) ? legend : [],
     unit: scale.unit,
+    folded,
     said: [scale.unit, folded].filter(Boolean).join("; "),
     summary: runs
       .filter(({ drawn: { lane } }) => lane.length)

@@ -20,7 +20,8 @@ const WORDS = {
   "amount FLOP": ["more FLOPs", "fewer FLOPs"],
   "amount bytes": ["more bytes", "fewer bytes"],
   rate: ["slower kernels", "faster kernels"],
-  "rate communication": ["slower link", "faster link"],
+  "rate communication": ["more time per byte", "less time per byte"],
+  "rate communication of other links": ["slower link", "faster link"],
   overlap: ["less overlap", "more overlap"],
   work: ["longer exchanges", "shorter exchanges"],
   bubble: ["more waiting for stages", "less waiting for stages"],
@@ -29,11 +30,12 @@ const WORDS = {
   "": ["slower", "faster"],
 };
 
-/** @param {Cause} cause @returns {string} */
-function wordsOf({ name, factor, unit, seconds, a_s, b_s }) {
+/** @param {Cause} cause @param {boolean} newLinks @returns {string} */
+function wordsOf({ name, factor, unit, seconds, a_s, b_s }, newLinks) {
   if (name === "other" && (a_s === 0) !== (b_s === 0)) return a_s === 0 ? "only in B" : "only in A";
   const both =
     WORDS[`${factor} ${unit}`] ??
+    (newLinks ? WORDS[`${factor} ${name} of other links`] : null) ??
     WORDS[`${factor} ${name}`] ??
     (factor ? WORDS[factor] : null) ??
     WORDS[name] ??
@@ -46,11 +48,12 @@ export const causeKey = ({ name, axis }) => (axis ? `${name} ${axis}` : name);
 
 /**
  * Bars in order; what is small joins one bar at the end, so that all still add to the difference.
- * @param {{causes: Cause[], step_s: number, from_s: number, names: Named[], degrees: Record<string, string>}} input
- *   `degrees`: what an axis of the plan changes from and to
+ * @param {{causes: Cause[], step_s: number, from_s: number, names: Named[], degrees: Record<string, string>,
+ *   newLinks?: boolean}} input  `degrees`: what an axis of the plan changes from and to; `newLinks`: whether A and B run on
+ *   other links; where they do not, an exchange takes longer for what it is (an all-reduce for an all-gather)
  * @returns {WaterRow[]}
  */
-export function waterRows({ causes, step_s, from_s, names, degrees }) {
+export function waterRows({ causes, step_s, from_s, names, degrees, newLinks = false }) {
   const least = Math.max(
     LEAST_FRAC * step_s,
     [...causes].map(({ seconds }) => Math.abs(seconds)).sort((a, b) => b - a)[MOST_ROWS - 1] ?? 0,
@@ -68,7 +71,7 @@ export function waterRows({ causes, step_s, from_s, names, degrees }) {
       cause: key,
       name: cause.axis ? `${label}, ${cause.axis}` : label,
       token: found ? tokenOf(found) : UNNAMED,
-      words: [key !== last && moved, wordsOf(cause)].filter(Boolean).join(", "),
+      words: [key !== last && moved, wordsOf(cause, newLinks)].filter(Boolean).join(", "),
       first: key !== last,
       seconds: cause.seconds,
       from_s: now,

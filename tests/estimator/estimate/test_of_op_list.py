@@ -176,6 +176,9 @@ def test_narrower_products_are_faster():
     names = ("fp32", "tf32", "bf16", "fp8")
     seconds = [predicted(what_if.with_products_in(name)(LLAMA)).breakdown_s["matmul"] for name in names]
     assert seconds == sorted(seconds, reverse=True)
+    blackwell = [replace(what_if.with_products_in(name)(LLAMA), chip="b200") for name in ("fp8", "fp4")]
+    wider, narrower = (predicted(one).breakdown_s["matmul"] for one in blackwell)
+    assert narrower < wider
     assert predicted(what_if.with_products_in("bf16")(LLAMA)).step_time_s == predicted(LLAMA).step_time_s
     with pytest.raises(InputProblems):
         what_if.with_products_in("int3")

@@ -10,6 +10,7 @@ from estimator.estimate.timeline import MOST_BLOCKS, timeline
 from estimator.scenario.breakdown import SHOWN_PASSES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.timeline import LEFT_OUT
 from tests.app.examples import LLAMA
 from tests.properties.scenarios import scenarios
 
@@ -47,8 +48,24 @@ def test_a_pipeline_that_parts_weight_gradients_from_backward_draws_them_as_a_pa
     plan = {"pp": 4, "dp": 2, "micro_batch": 1, "sharding": "ddp", "schedule": "zero-bubble"}
     found = timeline(scenario_from_json({**LLAMA, "plan": plan}))
     kinds = set(found.kind) & set(SHOWN_PASSES)
-    assert kinds == {"forward", "backward", "weight_gradients"}
+    assert kinds == {"forward", "backward", "weight_gradients", "accumulation"}
     parted = {phase for kind, phase in zip(found.kind, found.phase, strict=True) if kind == "weight_gradients"}
     assert parted == {"backward"}
     together = timeline(scenario_from_json({**LLAMA, "plan": {**plan, "schedule": "1f1b"}}))
-    assert set(together.kind) & set(SHOWN_PASSES) == {"forward", "backward"}
+    assert set(together.kind) & set(SHOWN_PASSES) == {"forward", "backward", "accumulation"}
+
+
+def test_what_is_left_out_of_a_lane_is_no_pass_and_is_said():
+    plan = {"pp": 8, "dp": 1, "micro_batch": 1, "schedule": "zero-bubble"}
+    document = {**LLAMA, "plan": plan, "training": {**LLAMA["training"], "global_batch": 128}}
+    found = timeline(scenario_from_json(document))
+    blocks = list(zip(found.lane, found.kind, found.name, found.start_s, found.end_s, strict=True))
+    for lane in range(8):
+        (gap,) = (one for one in blocks if one[0] == lane and one[1] == LEFT_OUT)
+        drawn = sum(kind in SHOWN_PASSES and kind != "accumulation" for at, kind, *_ in blocks if at == lane)
+        assert gap[2] == f"{3 * 128 - drawn} passes, forward and backward"
+        longest_s = max(end - start for at, kind, _, start, end in blocks if at == lane and kind == "backward")
+        assert longest_s < (gap[4] - gap[3]) / 10, "one pass is one block"
+    assert found.folded == "middle in one piece"
+    few = timeline(scenario_from_json({**document, "training": {**LLAMA["training"], "global_batch": 16}}))
+    assert (LEFT_OUT in few.kind, few.folded) == (False, "")

@@ -19,7 +19,8 @@ class Surroundings:
 class Table:
     """Rows of equally many cells under named columns; ``form`` is markdown, aligned, delimited, latex or statistics.
 
-    ``separator`` is what stands between the cells of a delimited one.
+    ``separator`` is what stands between the cells of a delimited one; ``sums`` the lines of its rows that only sum up
+    the others, and are none of ``rows``.
     """
 
     form: str
@@ -29,6 +30,7 @@ class Table:
     lines: tuple[int, ...]
     around: Surroundings = field(default=Surroundings())
     separator: str = ""
+    sums: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,12 @@ export function createRemove(label, remove, looks = "") {
 
 /** Show measurements no more that were deleted. @param {string[]} ids */
 export async function forget(ids) {
-  const { measured, pins, open } = state;
+  const { measured, pins, open, a, b } = state;
   const names = ids.map((id) => `m:${id}`);
   if (ids.includes(open.replace(/\.\d+$/, "")) || ids.includes(open)) set({ open: "" });
   if (ids.includes(measured)) set({ measured: "" });
+  const kept = (/** @type {string} */ side) => (names.includes(side) ? "" : side);
+  set({ a: kept(a), b: kept(b) });
   if (pins.some((pin) => names.includes(pin))) set({ pins: pins.filter((pin) => !names.includes(pin)) });
   writeUrl();
   await refreshMeasurements();

@@ -4,6 +4,8 @@ import { byId, h, icon } from "./dom.js";
 import { arrange, keepLine } from "./kept.js";
 
 const SHOWN_MS = 2600;
+/** To read a letter. */
+const LETTER_MS = 60;
 const MOST = 3;
 
 /** Say something for a moment; the same again takes its own place, and the oldest makes room. @param {string} text */
@@ -15,7 +17,7 @@ export function toast(text) {
   });
   others.slice(MOST - 1).forEach((one) => one.remove());
   byId("tray").prepend(note);
-  setTimeout(() => note.remove(), SHOWN_MS);
+  setTimeout(() => note.remove(), Math.max(SHOWN_MS, LETTER_MS * text.length));
 }
 
 /** Something that stays above the figures until it is closed. @param {string} text */

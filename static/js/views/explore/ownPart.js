@@ -1,5 +1,5 @@
 /** A model or chip of one's own: the fields of the one that is shown, to be changed; saved in this browser. */
-import { setOwnChip, setOwnModel } from "../../actions.js";
+import { renamePart, setOwnChip, setOwnModel } from "../../actions.js";
 import { significant } from "../../format.js";
 import { edited, outOfRange, ownFields, savedParts, savePart } from "../../ownParts.js";
 import { chipOf, modelOf } from "../../scenario.js";
@@ -68,7 +68,7 @@ export function createOwnPart(kind, saved) {
     onclick: () => {
       const own = name.value.trim() || ownName();
       const part = { ...now(), name: own, ...(kind === "chip" && { label: own }) };
-      take(part);
+      renamePart(kind, part);
       toast(savePart(kind, own, part) ? `Saved: ${own}` : "This browser does not keep it; the link does.");
       saved();
     },

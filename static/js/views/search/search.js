@@ -12,7 +12,7 @@ import { announce, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { createSheet } from "../common/sheet.js";
 import { usdPerHour } from "../explore/strip.js";
-import { createSearchForm, emptyRange, hasSmallBatch, takeLargeBatch } from "./form.js";
+import { createSearchForm, emptyRange, hasSmallBatch, largeBatch, takeLargeBatch } from "./form.js";
 import { createPlanFigures, openPlan } from "./planFigures.js";
 import { planTable } from "./planTable.js";
 
@@ -211,6 +211,9 @@ export function createSearch(root) {
       h("div", { class: "notice", role: "alert" }, h("b", { text: what }), h("span", { text }), more),
     );
 
+  /** Whether something is known of the way to the host's memory, so that plans may keep state there. */
+  const hasHost = () => Boolean(chipOf(state.scenario, state.catalog).host_bytes_per_s);
+
   function draw() {
     const { wanted, catalog, scenario } = state;
     const found = wishes().flatMap((spec) => {
@@ -248,7 +251,16 @@ export function createSearch(root) {
     if (!sorted.length) {
       put(title, "Plans");
       put(sub, "");
-      say("No plan fits.", "Allow more memory or time, release a field, or search on more chips.");
+      const spared = hasHost() && !wanted.locked.offload;
+      const text = `Allow more memory or time, release a field, or search on more chips.${spared ? " No state was kept in the host's memory." : ""}`;
+      const offload = () => setWanted({ locked: { ...wanted.locked, offload: "optimizer" } });
+      say(
+        "No plan fits.",
+        text,
+        ...(spared
+          ? [h("button", { type: "button", class: "link", text: "Offload the optimizer", onclick: offload })]
+          : []),
+      );
       return;
     }
     const [best] = sorted;
@@ -266,7 +278,7 @@ export function createSearch(root) {
       say(
         `No plan takes ${question.days} days or less.`,
         `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}${small ? "." : ""}${words}`,
-        small ? link("Take 4 M tokens a step", takeLargeBatch) : link(text, () => setWanted(more)),
+        small ? link(`Take ${count(largeBatch())} sequences`, takeLargeBatch) : link(text, () => setWanted(more)),
       );
     }
     const [time, price, hours] = measures(question.run_tokens > 0, chipHoursWord(scenario, catalog));

@@ -38,3 +38,12 @@ def test_columns_may_have_the_long_names_that_programs_give_runs():
     run = "gpt2_last_character_token_to_character1729587337.8266432-lr3e-4-bs512 - train/loss__MIN"
     table, _ = read([f'"Step","{run}"', '"0","10.98"'], 0)
     assert table.columns == ("Step", run)
+
+
+def test_a_spreadsheet_s_empty_row_and_its_mean_are_no_rows():
+    lines = ["run;model;tokens/s", "1;llama3-8b;98500", "2;llama3-8b;191000", ";;", "Mittelwert;;144750"]
+    table, after = read(lines, 0)
+    assert (after, table.lines, table.sums) == (5, (2, 3), (5,))
+    # what is only called so, and has all that the others have, is one of them
+    table, _ = read(["collective;bytes;us", "sum;1024;12", "mean;1024;13"], 0)
+    assert (table.lines, table.sums) == ((2, 3), ())

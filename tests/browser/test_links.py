@@ -11,7 +11,8 @@ pytestmark = pytest.mark.browser
 
 
 def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
-    page = open_page(EIGHT_GPUS + "&view=constructor&colour=blue&pp=two&measured=elsewhere&b=m:elsewhere", refusals=(422, 404))
+    unknown = "&view=constructor&colour=blue&pp=two&measured=elsewhere&b=m:elsewhere"
+    page = open_page(EIGHT_GPUS + unknown, refusals=(422, 404))
     wait_for_figures(page)
     # a measurement of another server: what it stood beside is there, and it is said what to send instead
     lost = page.locator(".kept .import", has_text="elsewhere")

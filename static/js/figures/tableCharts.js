@@ -375,7 +375,8 @@ function generic(entries) {
   // a time is what was measured, unless it is when something else was
   const when = numeric.some((name) => !["", "s"].includes(kindOf(name)));
   const usual = ACROSS.find(
-    (name) => numeric.includes(name) && valuesOf(entries, name).length > 1 && (name !== "time_s" || when),
+    (name) =>
+      numeric.includes(name) && numeric.length > 1 && valuesOf(entries, name).length > 1 && (name !== "time_s" || when),
   );
   const texts = names.filter(
     (name) => !numeric.includes(name) && entries.some(({ row }) => typeof row[name] === "string"),
@@ -393,8 +394,10 @@ function generic(entries) {
   // a length or a batch is set, and no figure of its own, as long as there is any other
   const others = numeric.filter((name) => name !== swept && !kindOf(name));
   const told = others.filter((name) => !LENGTHS.includes(name));
-  // beside what has a unit, a number with decimals that no unit tells was measured too
-  const unnamed = told.filter((name) => entries.some(({ row }) => isNumber(row[name]) && !Number.isInteger(row[name])));
+  // beside what has a unit, a number with decimals that no unit tells was measured too, but for what a log counts by step
+  const unnamed = told.filter(
+    (name) => swept !== "step" && entries.some(({ row }) => isNumber(row[name]) && !Number.isInteger(row[name])),
+  );
   const figures = measured.length ? [...measured, ...unnamed] : told.length ? told : others;
   const kinds = distinct(figures.map((name) => kindOf(name) || (measured.length ? name : "")));
   return kinds.flatMap((kind) => {
@@ -422,7 +425,7 @@ function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
           ? ofRepeats(entries, [swept, ...by], y).entries
           : entries,
         {
-          title: `${said(unitless(y))} by ${said(unitless(swept))}`,
+          title: `${said(unitless(y) === unitless(swept) ? y : unitless(y))} by ${said(unitless(swept))}`,
           x: swept,
           y,
           by,

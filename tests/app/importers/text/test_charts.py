@@ -84,7 +84,7 @@ def test_out_of_memory_is_marked_and_a_table_of_no_kind_is_drawn_by_what_it_swee
     ])  # fmt: skip
     (line,) = attention["series"]
     assert (line["x"], line["out"], line["y"]) == ([256, 512, 1024], [1024], [256e-6, 512e-6, None])
-    assert (own["title"], [one["name"] for one in own["series"]]) == ("took s by gpus", ["a", "b"])
+    assert (own["title"], [one["name"] for one in own["series"]]) == ("took by gpus", ["a", "b"])
     assert (named["form"], named["series"][0]["x"]) == ("bars", ["x", "y"])
     # a remark of a row is no line of its own
     assert (both["title"], [(one["name"], one["y"]) for one in both["series"]]) == (

@@ -138,6 +138,7 @@ export function createWaterfall({ name }) {
           from_s: both.a,
           names,
           degrees: degrees(),
+          offloaded: [a, b].map((side) => ["optimizer", "both"].includes(side?.scenario?.plan.offload)),
           newLinks: Boolean(a?.scenario && b?.scenario && !same(a.scenario.cluster, b.scenario.cluster)),
         })
       : [];

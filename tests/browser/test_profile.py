@@ -222,7 +222,7 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
     # a log that names its run lands beside its own prediction, with what it was and on what it ran as the questions
-    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"'
+    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "global_batch": 64, "sequence": 1024, "sharding": "fsdp"'
     steps = "".join(f'{{{run}, "step": {at}, "step_time_s": 0.4{at}}}\n' for at in range(4))
     (tmp_path / "run.jsonl").write_text(steps)
     drop(page, tmp_path / "run.jsonl")
@@ -255,6 +255,13 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     confirm.click()
     expect(side(page, "A")).to_contain_text("H200")
     expect(side(page, "B")).to_contain_text("short.jsonl")
+    expect(proposal).to_be_hidden()
+    # a batch that may be that of each GPU or of all is asked for, with what it was taken for
+    (tmp_path / "whose.jsonl").write_text(steps.replace('"global_batch": 64', '"batch_size": 8'))
+    drop(page, tmp_path / "whose.jsonl")
+    expect(proposal.get_by_label("whose.jsonl: sequences of a step, all GPUs")).to_have_value("64")
+    confirm.click()
+    expect(side(page, "B")).to_contain_text("whose.jsonl")
     expect(proposal).to_be_hidden()
 
 

@@ -295,6 +295,15 @@ WHOSE = {
 }  # fmt: skip
 
 
+def test_a_batch_beside_no_count_of_gpus_is_a_guess_too(tmp_path):
+    steps = [{"step": at, "step_time_s": 0.5} for at in (1, 2, 3)]
+    run = {"model": "gpt2", "gpu": "H100", "seq_len": 1024, "batch_size": 8}
+    found = one(read(tmp_path, "".join(json.dumps(row) + "\n" for row in [run, *steps])))
+    asked = said_scenario(found)
+    assert (asked.fields["training.global_batch"].value, asked.fields["training.global_batch"].sure) == (8, False)
+    assert {"gpus", "global_batch"} <= set(asked.asked)
+
+
 @pytest.mark.parametrize("name", WHOSE)
 def test_a_batch_beside_gpus_is_a_guess_where_neither_its_name_nor_a_rate_says_whose_it_is(tmp_path, name):
     said, rates, batch, of_pass, sure = WHOSE[name]
@@ -316,3 +325,19 @@ def test_memory_that_is_not_said_to_be_a_peak_is_taken_as_one_and_that_is_said(t
     found = one(read(tmp_path, of_steps("step {} | loss 9.1 | " + said + " | {} ms", (900,), (136,), (135,))))
     assert found.memory.peak_bytes == (peak_bytes and pytest.approx(peak_bytes))
     assert ("memory-as-peak" in codes(found)) == (peak_bytes is not None)
+
+
+@pytest.mark.parametrize(
+    ("said", "recompute"),
+    [
+        ("activation checkpointing full", "full"),
+        ("gradient checkpointing: True", "full"),
+        ("recompute=selective", "selective"),
+        ("recompute off", "none"),
+        ("activation checkpoint saved", None),
+    ],
+)
+def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recompute):
+    head = f"model: gpt2 | 8x H100 80GB | DDP | seq_len 1024 | global batch 64 | {said}\n"
+    steps = of_steps("step {} | loss 9.1 | {} ms", (900,), (136,), (135,))
+    assert one(read(tmp_path, head + steps)).scenario["plan"].get("recompute") == recompute

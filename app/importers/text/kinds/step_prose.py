@@ -1,4 +1,4 @@
-"""Step prose: what the sentences between a heading and a table of steps say of all its rows, where no column does."""
+"""Step prose: what the sentences between a heading and a table of times say of all its rows, where no column does."""
 
 from __future__ import annotations
 
@@ -64,15 +64,18 @@ def _unit_of(word: str) -> str:
     return "ms" if word.startswith("m") else "s"
 
 
-def fill_in(rows: Sequence[dict[str, Any]], table: Table) -> list[Warning]:
-    """Give rows that have none the batch and the sequence length which the text before their table names alone."""
+def fill_in(rows: Sequence[dict[str, Any]], table: Table, only: Sequence[str] = ()) -> list[Warning]:
+    """Give rows that have none the batch, length, precision and GPUs that the text before their table names alone.
+
+    ``only``: which of these.
+    """
     batches = {
         (_BATCHES[(found[1] or "")[:3].lower()], int(found[2]))
         for line in _sentences(table)
         for found in _BATCH.finditer(line)
     }
     lengths = {int(found[1]) for line in _sentences(table) for found in _LENGTH.finditer(line)}
-    said: list[tuple[str, int]] = []
+    said: list[tuple[str, Any]] = []
     if len(batches) == 1 and not any(key in row for row in rows for key in _BATCHES.values()):
         said += batches
     if len(lengths) == 1 and not any("seq_len" in row for row in rows):
@@ -80,7 +83,9 @@ def fill_in(rows: Sequence[dict[str, Any]], table: Table) -> list[Warning]:
     gpus = {count for line in _sentences(table) for count in _gpus(line)}
     if len(gpus) == 1 and not any(key in row for row in rows for key in _COUNTED):
         said.append(("gpus", gpus.pop()))
-    said = [(key, value) for key, value in said if value > 0]
+    if (precision := said_precision(table)) and not any("precision" in row for row in rows):
+        said.append(("precision", precision))
+    said = [(key, value) for key, value in said if value and (not only or key in only)]
     for row in rows:
         row.update(said)
     if not said or not rows:

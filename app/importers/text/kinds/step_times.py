@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
-from app.importers.text.kinds.step_prose import SAID, fill_in, said_precision, said_unit
+from app.importers.text.kinds.step_prose import fill_in, said_precision, said_unit
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -26,7 +26,14 @@ from app.importers.text.values.rates import rate_of
 from app.importers.text.values.units import Unit, is_time, unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
-from estimator.validation.spellings import LONGEST_NAME, is_out_of_memory, mentions_out_of_memory
+from estimator.validation.spellings import (
+    LONGEST_NAME,
+    is_out_of_memory,
+    mentions_out_of_memory,
+    says_no,
+    says_yes,
+    sharding_of,
+)
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
@@ -216,8 +223,7 @@ def _rows(
             )
         )
     if precision and ground:
-        code = SAID if said_precision(table) else "precision-assumed"
-        warnings.append(Warning(code=code, message=ground, where=place(table)))
+        warnings.append(Warning(code="precision-assumed", message=ground, where=place(table)))
     return rows
 
 
@@ -247,6 +253,10 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
     elif meaning.name_is(column, meaning.PRECISION):
         if plain:
             row["precision"] = from_text(text)
+    elif column.name in meaning.PRECISION_FLAGS and (says_yes(plain) or says_no(plain)):
+        row.setdefault("precision", "fp32")
+        if says_yes(plain):
+            row["precision"] = meaning.PRECISION_FLAGS[column.name]
     elif meaning.name_is(column, meaning.GPU) and plain:
         _gpu(row, plain)
     elif count_of and (read := count(text, 1024.0 if count_of in _POWERS_OF_TWO else 1e3)) is not None:
@@ -262,6 +272,8 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         row["sharding"] = _ZERO_STAGES[plain[-1]]
     elif meaning.name_is(column, meaning.SHARDING) and plain:
         row["sharding"] = plain
+    elif column.name == "fsdp" and (says_yes(plain) or sharding_of(plain)):
+        row["sharding"] = "fsdp" if says_yes(plain) else plain
     elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in meaning.RECOMPUTED:
         row["recompute"] = meaning.RECOMPUTED[plain.lower()]
     elif is_out_of_memory(column.name):
@@ -317,13 +329,13 @@ def _iterations(row: dict[str, Any]) -> int | None:
 
 def _precision(table: Table, columns: tuple[Column, ...], document: Document, decisions: Decisions) -> tuple[str, str]:
     """Return the precision of a table without such a column, and the ground where it is only an assumption."""
-    if any(meaning.name_is(column, meaning.PRECISION) for column in columns):
+    if any(map(_is_precision, columns)):
         return "", ""
     for label in reversed(table.around.labels):
         if found := from_label(label):
             return found, ""
-    if found := said_precision(table):
-        return found, f"No column says it; the text before the table does, and all rows have it: precision {found}"
+    if said_precision(table):
+        return "", ""  # which is filled in beside what else is said there
     if decisions.precision_columns is None:
         decisions.precision_columns = any(_has_precision(block) for block in document.blocks)
     if decisions.precision_columns:
@@ -336,7 +348,11 @@ def _precision(table: Table, columns: tuple[Column, ...], document: Document, de
 def _has_precision(block: Block) -> bool:
     if not isinstance(block, Table) or not matches(block):
         return False
-    return any(meaning.name_is(column, meaning.PRECISION) for column in columns_of(block))
+    return any(map(_is_precision, columns_of(block)))
+
+
+def _is_precision(column: Column) -> bool:
+    return meaning.name_is(column, meaning.PRECISION) or column.name in meaning.PRECISION_FLAGS
 
 
 def _out_of_memory(table: Table, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Warning]]:

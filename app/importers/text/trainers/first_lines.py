@@ -17,6 +17,8 @@ from estimator.validation.spellings import precision_of, sharding_of
 
 _MOST_LINES, _LONGEST_LINE, _FEWEST = 200, 400, 2
 _PLAIN = re.compile(r"[A-Za-z][\w -]{0,40}")
+_LETTERS = 2
+"""What is no longer is no word of a sentence: ``ac`` is a column's name alone."""
 _COUNTS: Mapping[str, Iterable[str]] = {
     "global_batch_size": meaning.GLOBAL_BATCH,
     "per_device_batch_size": meaning.GPU_BATCH,
@@ -41,6 +43,16 @@ _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})",
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
 _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
 _SHARDING = re.compile(r"\b(?:sharding|strategy)\s?[:= ]\s?([\w-]{2,40})", re.IGNORECASE)
+_RECOMPUTE = re.compile(
+    r"\b(?:"
+    + "|".join(
+        name.replace("_", "[ _-]") for name in sorted(meaning.RECOMPUTE, key=len, reverse=True) if len(name) > _LETTERS
+    )
+    + r")\s?[:=]?\s?("
+    + "|".join(sorted((word for word in meaning.RECOMPUTED if word.isalnum()), key=len, reverse=True))
+    + r")\b",
+    re.IGNORECASE,
+)
 _WITH = re.compile(r"\bwith\s([\w-]{2,40})", re.IGNORECASE)
 _PART = re.compile(r"[|,;]")
 _ASIDE = re.compile(r"\(.{0,40}?\)|\s(?:on|with)\s.{0,80}")
@@ -86,10 +98,12 @@ def _said(line: str) -> dict[str, str]:
 
 
 def _in_words(line: str) -> dict[str, str]:
-    """How states are sharded and the precision: by their names, else as words that stand alone between separators."""
+    """Sharding and precision by their names, else as words that stand alone between separators; what is recomputed."""
     alone = [part.strip() for part in _PART.split(line)]
     sharded = [hit[1] for pattern in (_SHARDING, _WITH) if (hit := pattern.search(line))]
     precise = [hit[1] for hit in (_PRECISION.search(line),) if hit]
     sharding = next((word for word in (*sharded, *alone) if _PLAIN.match(word) and sharding_of(word)), "")
     precision = next((word for word in (*precise, *alone) if _PLAIN.match(word) and precision_of(word)), "")
-    return ({"sharding": sharding} if sharding else {}) | ({"precision": precision} if precision else {})
+    again = _RECOMPUTE.search(line)
+    found = {"sharding": sharding, "precision": precision, "recompute": again[1].lower() if again else ""}
+    return {name: word for name, word in found.items() if word}

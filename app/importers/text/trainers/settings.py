@@ -51,7 +51,6 @@ _NEAR = 0.1
 _MESH = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
 """Axes of MaxText's mesh, within a slice (``ici_tensor_parallelism``) and across slices (``dcn_…``), which multiply."""
 _PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
-_FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
 _KINDS = ("gpu", "cuda", "tpu", "cpu", "gpu_multiprocess", "rocm")
 """Words for a device that name none."""
 _ON = ("true", "1", "yes", "True")
@@ -108,6 +107,8 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
             batch, own = plain * dp, plain
         if dp > 1 and passes == 1 and plain % dp == 0:
             guess = _guess(plain, dp, of_each=own > 0)
+        elif not world and passes == 1 and _whole(settings, _EACH_BATCH):
+            guess = f"The log says batch {plain} and not on how many GPUs; of several it may be that of each"
     on_mesh = any(name in settings for name in _SHARDED)  # MaxText: a device's batch is so even if several share it
     if own and world and not batch:
         batch = own * passes * (world if on_mesh else dp)
@@ -119,7 +120,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
     precision = precision_of(_first(settings, _PRECISION))
     if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
         precision = "bf16-amp"
-    flag = next((precision for name, precision in _FLAGS.items() if settings.get(name, "") in _ON), "")
+    flag = next((precision for name, precision in meaning.PRECISION_FLAGS.items() if settings.get(name, "") in _ON), "")
     return Said(
         model=_first(settings, _MODEL),
         gpu="" if (gpu := _first(settings, _GPU)).lower() in _KINDS else gpu,

@@ -4,14 +4,12 @@ import { roofsApart, worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
 import { bytes, plural, seconds } from "../../format.js";
 import { measuredChip } from "../../measured.js";
-import { loadMeasurement } from "../../measurements.js";
 import { describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { REPORT_EVENT } from "../common/takeAlong.js";
 import { later, watch } from "../common/queue.js";
-import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
 import { createConfiguration } from "./configuration.js";
@@ -274,9 +272,7 @@ export function createExplore(root, { tour, choose }) {
   subscribe(["scenario", "drag"], () => {
     if (state.view === "explore" && state.measurement && !state.measuredScenario && !state.drag) profile.update();
   });
-  subscribe(["measured"], () => void trying(loadMeasurement()));
   root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();
-  if (state.measured) void trying(loadMeasurement());
   return { panel };
 }

@@ -291,7 +291,7 @@ function createProposal() {
     if (!measurement) return;
     const found = measurement.proposed;
     const open = measuredScenario ? [] : (found?.asked ?? []);
-    missing.update(measurement, open);
+    missing.update(measurement, open, found?.fields);
     const its = measurement.expected ? "profile" : "run";
     device.hidden = Boolean(measuredScenario) || its === "profile" || !(open.length || asksDevice(measurement));
     what.hidden = true;

@@ -375,3 +375,10 @@ def test_sizes_under_a_bare_gb_are_memory_and_what_lacks_a_unit_is_asked_for_one
     assert (found.origin.format, found.rows[0]) == ("text/table", {"seq": 512, "time_s": 0.0412, "memory_bytes": 9.1e9})
     (asked,) = [one.message for one in one(read(tmp_path, "name,peak mem\na,9.1\n")).warnings if "unit" in one.code]
     assert "'peak mem (GiB)'" in asked
+
+
+def test_flags_of_a_trainer_say_precision_and_sharding(tmp_path):
+    flags = ("true,false,full_shard", "false,True,no", "false,false,True", ",,off")
+    text = "model,bf16,fp16,fsdp,ms\n" + "".join(f"gpt2,{each},40\n" for each in flags)
+    said = [(row.get("precision"), row.get("sharding")) for row in rows(tmp_path, text)]
+    assert said == [("bf16-amp", "full_shard"), ("fp16-amp", None), ("fp32", "fsdp"), (None, None)]

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from estimator.scenario.measurement import Measurement, Origin, chips_of_rows, disturbance, scenario_run, step_time_s
+from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -74,7 +75,8 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
 
 def _world_size(measurement: Measurement) -> int:
     """How many chips it ran on, 0 where nobody knows: of a log one is assumed, unless it says its plan."""
-    said = measurement.world_size > 1 or measurement.scenario.get("plan") or measurement.scenario.get("cluster")
+    plan = measurement.scenario.get("plan") or {}
+    said = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES) or measurement.scenario.get("cluster")
     if len(chips_of_rows(measurement.rows)) > 1 or (_is_log(measurement) and not said):
         return 0
     return measurement.world_size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES, WAITING, Category, Phase, complete
 from estimator.scenario.units import Number
 from estimator.schedule.schedules import in_flight
-from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step
+from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step, optimizer_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,10 +259,19 @@ def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> 
         for one in priced
         if one.op.launches > 0
     ]
-    if not setting.policy.offload_optimizer:
-        once, _ = once_per_step(setting, setting.kinds[0])
-        rows += [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
-    return tuple(rows)
+    once, _ = once_per_step(setting, setting.kinds[0])
+    priced_once = [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
+    if setting.policy.offload_optimizer:
+        priced_once = [_in_host_memory(priced_once, float(optimizer_s(setting, once, e)))]
+    return (*rows, *priced_once)
+
+
+def _in_host_memory(rows: Sequence[OpCost], seconds: float) -> OpCost:
+    """The update that the host makes while the chip waits: no kernel, but time of the step."""
+    return replace(
+        rows[0], name=f"{rows[0].name} in host memory", count=1.0, flops=0.0, bytes=0.0, launches=0.0, saved_bytes=0.0,
+        seconds=seconds, bound="host link", intensity_flops_per_byte=0.0,
+    )  # fmt: skip
 
 
 def op_cost(priced: Priced, times: float, host_s: float) -> OpCost:

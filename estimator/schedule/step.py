@@ -146,7 +146,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         forward_s=m * part.forward_s,
         backward_s=m * (part.input_s + part.weight_s) + accumulation_s,
         accumulation_s=accumulation_s,
-        optimizer_s=_optimizer_s(setting, once, e),
+        optimizer_s=optimizer_s(setting, once, e),
         offload_s=m * (one.transfer_forward_s + one.transfer_backward_s),
         inline_s=m * (part.inline_forward_s + part.inline_backward_s),
         data=data,
@@ -260,7 +260,8 @@ def tied_s(payload_bytes: Number, groups: Groups, cluster: Cluster, e: Efficienc
     return collective_s("all-reduce", payload_bytes, Group(ranks=2.0, ranks_per_node=near), cluster, e)
 
 
-def _optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
+def optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
+    """Time of the update: of ``ops`` on the device, or in host memory and over the link to it."""
     if not setting.policy.offload_optimizer:
         return _seconds(ops, setting.cluster, e)
     dense, expert, _, _, _ = stage_parameters(setting.shard, setting.kinds[0])

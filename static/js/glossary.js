@@ -1,5 +1,6 @@
 /** Terms of the page: what each says, its formula, and where that is from. Pure. */
 
+/** @typedef {import("./types.js").Named} Named */
 /** @typedef {{name: string, also?: string[], says: string, formula?: string, source?: string}} Term  `also`: as the page writes it elsewhere */
 
 const PALM = "Chowdhery et al. 2022, arXiv 2204.02311, appendix B";
@@ -149,6 +150,9 @@ export function termsWith(...names) {
   }
   return [...TERMS, ...found.values()];
 }
+
+/** Axes that the page names by their letters alone. @param {{key: string, label: string}[]} axes @returns {Named[]} */
+export const axesOf = (axes) => axes.map(({ key, label }) => ({ key, label: key, hue: "", says: `${label}.` }));
 
 /** The term that a heading or a label is, its unit aside. @param {string} text @param {Term[]} terms @returns {Term | null} */
 export function termOf(text, terms) {

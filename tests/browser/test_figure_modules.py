@@ -211,5 +211,12 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     slower = {**given, "causes": [cause("communication", 0.2, "rate", "tp")]}
     for links, words in ((False, "more time per byte"), (True, "slower link")):
         assert call("figures/waterRows", "waterRows", {**slower, "newLinks": links})[0]["words"] == words
+    update = {**given, "causes": [cause("optimizer", 4.7)]}
+    for offloaded, words in (
+        ([False, True], "through host memory"),
+        ([True, False], "on the chip"),
+        ([True] * 2, "slower"),
+    ):
+        assert call("figures/waterRows", "waterRows", {**update, "offloaded": offloaded})[0]["words"] == words
     many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
     assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10

@@ -331,6 +331,24 @@ _LABELS = """() => [...document.querySelectorAll("#items-chart .xtick text")].ma
 }).filter(([left, , text], at, all) => at && left < all[at - 1][1]).map(([, , text]) => text)"""
 
 
+_TICKS = """async (count) => {
+    const items = [...Array(count).keys()].map((at) => ({ label: `a measurement ${at}`, values: { s: 1 + at } }));
+    const up = { key: "s", title: "s", write: String };
+    const given = { groups: [{ name: "", items }], up, across: null, colour: () => "#000", narrow: false, width: 1200 };
+    const { layout } = (await import(js("figures/items"))).itemsFigure(given);
+    return [layout.xaxis, layout.yaxis].map(({ ticktext = [] }) => ticktext.length);
+}"""
+
+
+_SIDES = """async (width) => {
+    const row = { cause: "", name: "", token: "blue", words: "", first: true, a_s: null, b_s: null, title: "" };
+    const rows = [[1, 1], [1.45, -0.05]].map(([from_s, seconds]) => ({ ...row, from_s, seconds }));
+    const given = { a: null, b: null, rows, names: [], selected: "", colour: () => "#000000", muted: false, width };
+    const { waterfall } = await import(js("figures/waterfall"));
+    return waterfall({ ...given, narrow: true, tight: true }).data.at(-1).textposition.at(-1);
+}"""
+
+
 def test_names_below_bars_have_room_and_what_is_cut_tells_the_whole(visit):
     page = visit("/?view=measurements&measured=none", width=640)
     page.wait_for_selector("#items-chart .xtick text")
@@ -344,6 +362,11 @@ def test_names_below_bars_have_room_and_what_is_cut_tells_the_whole(visit):
     cut.evaluate("(one) => { one.style.maxWidth = '40px'; one.style.overflow = 'hidden'; }")
     cut.hover()
     expect(cut).to_have_attribute("title", "click: B · hatched: predicted")
+    assert page.evaluate(_TICKS, 12) == [12, 0]
+    assert page.evaluate(_TICKS, 13) == [0, 13], "more bars than have room below lie, so that each is named"
+    assert page.evaluate(_TICKS, 31)[0] == 0
+    assert page.evaluate(_SIDES, 300) == "middle left", "beside the end of its bar"
+    assert page.evaluate(_SIDES, 120) == "middle right", "on the other side, where the page has not the room for it"
 
 
 def test_narrow_the_scenario_is_a_sheet_over_live_figures(visit):

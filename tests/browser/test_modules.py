@@ -275,6 +275,12 @@ def test_what_would_tell_more_of_a_step_is_said_where_only_its_time_is_known(cal
     assert call("measured", "untoldWords", None) == ""
 
 
+def test_letters_of_an_axis_are_a_term(call):
+    axes = call("glossary", "axesOf", [{"key": "edp", "label": "data parallel of experts"}])
+    terms = call("glossary", "termsWith", axes)
+    assert call("glossary", "termOf", "edp", terms)["says"] == "data parallel of experts."
+
+
 def test_a_prediction_that_says_nothing_has_no_error(call):
     run = {"step_time_s": 0.5, "disturbance": 0, "scenario": {"cluster": {"chip": "cpu"}}}
     run |= {"origin": {"format": "step"}, "predicted": {"step_time_s": 0.4}}

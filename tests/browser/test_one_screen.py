@@ -148,6 +148,12 @@ def test_what_does_not_fit_is_muted_and_told_what_makes_it_fit(visit):
     expect(page.locator("#step-time .sub")).to_have_text("if B fitted")
     remedies = page.get_by_role("region", name="Remedies")
     expect(remedies).to_contain_text("Makes it fit")
+    # what has to fit is what the allocator reserves: here, in the banner and beside the peak
+    expect(remedies.locator("li p").first).to_contain_text("reserved")
+    expect(page.locator("#tile-peak-memory .r")).to_contain_text("needs")
+    expect(page.locator("#tile-peak-memory")).to_have_attribute(
+        "title", re.compile("at the peak; the allocator reserves")
+    )
     remedies.get_by_role("button", name=re.compile("^Try")).first.click()
     expect(side(page, "B")).not_to_contain_text("does not fit")
     expect(page.locator("#tile-peak-memory .r")).to_contain_text("OOM risk")

@@ -56,6 +56,11 @@ class Proposal:
     asked: tuple[str, ...] = ()
 
 
+STAND_IN = "h100-sxm"
+"""A chip where the profile names none of the catalogue: a guess."""
+NO_CPU = "It ran on a CPU, and this one is not measured yet, so that nothing can be predicted of it."
+
+
 def proposal(ops: OpList) -> Proposal:
     """Propose the scenario behind a profile (or a trace) of a transformer's training step.
 
@@ -73,13 +78,21 @@ def proposal(ops: OpList) -> Proposal:
         part, name = path.split(".")
         document.setdefault(part, {})[name] = one.value
     document["model"]["name"] = ops.program[:80]
+    if _is_unmeasured_cpu(ops):
+        document["cluster"]["chip"] = STAND_IN  # only for what its other fields say of the model
     try:
         _settle_table(document, found, seen)
+        if _is_unmeasured_cpu(ops):
+            return Proposal(fields=found, reason=NO_CPU, notes=_notes(seen))
         scenario = scenario_to_json(scenario_from_json(document))
         return Proposal(scenario=scenario, fields=found, whole=not _missing(ops), notes=_notes(seen))
     except InputProblems as error:
         problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
         return Proposal(fields=found, reason=f"What its shapes say does not fit together: {problems}.")
+
+
+def _is_unmeasured_cpu(ops: OpList) -> bool:
+    return ops.chip == catalog.THIS_CPU and catalog.known("chips", catalog.THIS_CPU) is None
 
 
 def _missing(ops: OpList) -> list[str]:
@@ -217,15 +230,17 @@ def _recompute(ops: OpList) -> Proposed:
 def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
     key = ops.chip
     try:
-        chip = catalog.chip(key or "h100-sxm")
+        chip = catalog.chip(key or STAND_IN)
     except InputProblems:
-        key, chip = "", catalog.chip("h100-sxm")
+        key, chip = "", catalog.chip(STAND_IN)
     per_node = min(world, chip.chips_per_node)
     found = {
         "cluster.chip": sure(chip.name, "the device that the profile names")
         if key
         else guess(chip.name, "the profile names no chip of the catalogue")
     }
+    if _is_unmeasured_cpu(ops):
+        found["cluster.chip"] = sure(catalog.THIS_CPU, "no kernels of a GPU, only ops of the CPU")
     whole = world % per_node == 0
     said = f"{world} ranks, and up to {chip.chips_per_node} chips in a node" if world > 1 else "one rank"
     found["cluster.chips_per_node"] = Proposed(value=per_node if whole else 1, sure=world == 1, evidence=said)

@@ -33,6 +33,8 @@ UNSAID = "settings-unsaid"
 TABLE = "text/step-times"
 OF_NO_TRAINER = ("log/JSON lines", "log/columns", "log/loop", "tensorboard")
 """Logs of whoever wrote the loop: what they leave out of a plan is not known, as it is of a trainer's own defaults."""
+TRAINER_STATE = "log/Transformers"
+"""Of the Trainer's log the GPUs follow from its batches, but its state may name no batch of all."""
 
 
 def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal | None:
@@ -89,10 +91,10 @@ def _lacking(said: Mapping[str, Any]) -> list[str]:
 
 
 def _uncounted(measurement: Measurement) -> list[str]:
-    """``gpus`` where a log of whoever wrote the loop does not say how many there were; one is assumed."""
+    """``gpus`` where a log of whoever wrote the loop, or a trainer's state, does not say how many; one is assumed."""
     plan = measurement.scenario.get("plan") or {}
     counted = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES)
-    return [] if counted or measurement.origin.format not in OF_NO_TRAINER else ["gpus"]
+    return [] if counted or measurement.origin.format not in (*OF_NO_TRAINER, TRAINER_STATE) else ["gpus"]
 
 
 def _doubted(measurement: Measurement) -> dict[str, Proposed]:

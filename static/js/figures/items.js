@@ -16,8 +16,8 @@ const widthOf = (label) =>
   [...label].reduce((sum, letter) => sum + LETTER_PX * (/[mwMW@%<>=…]/.test(letter) ? 1.5 : 1), 0);
 const MARGIN = { l: 58, r: 14 };
 const MOST_LINES = 3;
-/** Bars that lie below one another on a narrow page, so that each has its name: letters of it, px of a bar, how many. */
-const LYING = { letters: 20, px: 19, most: 30 };
+/** Bars that lie below one another, so that each has its name: letters of it, narrow and usual, px of a bar, how many. */
+const LYING = { letters: [20, 48], px: 19, most: 30 };
 
 /** Lines of a label, each of so many letters at most; what no line takes ends in dots. @param {string} label @param {number} letters */
 export function labelLines(label, letters) {
@@ -61,7 +61,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
     `${hoverText(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
   const token = (/** @type {number} */ at) => SERIES[at % SERIES.length];
   const few = all.length <= (narrow ? 4 : 12);
-  const lying = narrow && !across && !few && all.length <= LYING.most;
+  const lying = !across && !few && all.length <= LYING.most;
   let place = 0;
   const traces = series.map(({ name, items }, at) => {
     const predicted = items.map((one) => one.predicted);
@@ -106,7 +106,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
   };
   const labels = all.map(({ label }) => label);
   const sized = { title: { text: titled(up, y.unit) }, ...axis(y.values) };
-  const cut = lying ? cutApart(labels, LYING.letters) : [];
+  const cut = lying ? cutApart(labels, LYING.letters[narrow ? 0 : 1]) : [];
   const longest_px = Math.max(0, ...cut.map(widthOf));
   return {
     data: traces,

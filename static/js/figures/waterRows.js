@@ -26,14 +26,17 @@ const WORDS = {
   work: ["longer exchanges", "shorter exchanges"],
   bubble: ["more waiting for stages", "less waiting for stages"],
   host: ["longer waits", "shorter waits"],
+  "optimizer to the host": ["through host memory", "through host memory"],
+  "optimizer from the host": ["on the chip", "on the chip"],
   untold: ["not told apart", "not told apart"],
   "": ["slower", "faster"],
 };
 
-/** @param {Cause} cause @param {boolean} newLinks @returns {string} */
-function wordsOf({ name, factor, unit, seconds, a_s, b_s }, newLinks) {
+/** @param {Cause} cause @param {boolean} newLinks @param {string} moved  where the optimizer's state goes @returns {string} */
+function wordsOf({ name, factor, unit, seconds, a_s, b_s }, newLinks, moved) {
   if (name === "other" && (a_s === 0) !== (b_s === 0)) return a_s === 0 ? "only in B" : "only in A";
   const both =
+    (moved ? WORDS[`${name} ${moved} the host`] : null) ??
     WORDS[`${factor} ${unit}`] ??
     (newLinks ? WORDS[`${factor} ${name} of other links`] : null) ??
     WORDS[`${factor} ${name}`] ??
@@ -49,11 +52,13 @@ export const causeKey = ({ name, axis }) => (axis ? `${name} ${axis}` : name);
 /**
  * Bars in order; what is small joins one bar at the end, so that all still add to the difference.
  * @param {{causes: Cause[], step_s: number, from_s: number, names: Named[], degrees: Record<string, string>,
- *   newLinks?: boolean}} input  `degrees`: what an axis of the plan changes from and to; `newLinks`: whether A and B run on
- *   other links; where they do not, an exchange takes longer for what it is (an all-reduce for an all-gather)
+ *   newLinks?: boolean, offloaded?: boolean[]}} input  `degrees`: what an axis of the plan changes from and to; `newLinks`: whether A and B run on
+ *   other links; where they do not, an exchange takes longer for what it is (an all-reduce for an all-gather); `offloaded`:
+ *   whether A, and B, keep the optimizer's state in host memory
  * @returns {WaterRow[]}
  */
-export function waterRows({ causes, step_s, from_s, names, degrees, newLinks = false }) {
+export function waterRows({ causes, step_s, from_s, names, degrees, newLinks = false, offloaded = [false, false] }) {
+  const state = offloaded[0] === offloaded[1] ? "" : offloaded[1] ? "to" : "from";
   const least = Math.max(
     LEAST_FRAC * step_s,
     [...causes].map(({ seconds }) => Math.abs(seconds)).sort((a, b) => b - a)[MOST_ROWS - 1] ?? 0,
@@ -71,7 +76,7 @@ export function waterRows({ causes, step_s, from_s, names, degrees, newLinks = f
       cause: key,
       name: cause.axis ? `${label}, ${cause.axis}` : label,
       token: found ? tokenOf(found) : UNNAMED,
-      words: [key !== last && moved, wordsOf(cause, newLinks)].filter(Boolean).join(", "),
+      words: [key !== last && moved, wordsOf(cause, newLinks, state)].filter(Boolean).join(", "),
       first: key !== last,
       seconds: cause.seconds,
       from_s: now,

@@ -14,16 +14,19 @@ const BAR_PX = 13;
 /** What a number takes of a figure's width, and of a narrow one's. */
 const LABEL = { frac: 0.02, letter_frac: 0.0115 };
 const TIGHT_LABEL = { frac: 0.045, letter_frac: 0.037 };
+/** What a number takes beside its letters, and each letter. */
+const [LABEL_PX, LETTER_PX] = [8, 7];
 /** Between the end of a bar and its number. */
 const GAP = "\u00a0\u00a0";
 
 /**
  * @param {{a: Side | null, b: Side | null, rows: WaterRow[], names: Named[], selected: string, colour: Colour,
- *   narrow: boolean, tight: boolean, muted: boolean, largest_s?: number}} input  `tight`: little room along the bars;  `muted`: B is impossible
+ *   narrow: boolean, tight: boolean, muted: boolean, largest_s?: number, width?: number}} input  `tight`: little room along
+ *   the bars, which are so many px wide, 0 where nobody knows it yet; `muted`: B is impossible
  * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, height: number, keys: string[]}}
  *   `keys`: the category of each segment of A and B
  */
-export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, muted, largest_s = 0 }) {
+export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, muted, largest_s = 0, width = 0 }) {
   const sides = [a, b].filter((one) => one !== null);
   const steps = sides.map(({ step_s }) => step_s ?? 0);
   const full = Math.max(largest_s, ...steps, 1e-12) * 1.02;
@@ -70,7 +73,9 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
       opacity: segments.map(({ opacity }) => opacity),
     },
   };
-  const causes = rows.length ? drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) : null;
+  const causes = rows.length
+    ? drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight, width })
+    : null;
   const difference = (b?.step_s ?? 0) - (a?.step_s ?? 0);
   const words = sides.map(({ letter, kind, step_s }) => `${letter} ${kind} ${quantity(step_s, "s")}`);
   return {
@@ -179,9 +184,9 @@ function niceStep(size) {
 /**
  * The bars of the causes, on an axis that shows the ends of both steps alone.
  * @param {{rows: WaterRow[], a: Side | null, b: Side | null, colour: Colour, scale: {factor: number, unit: string},
- *   selected: string, full: number, height: number, head: number, each: number, tight: boolean}} input
+ *   selected: string, full: number, height: number, head: number, each: number, tight: boolean, width: number}} input
  */
-function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) {
+function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight, width }) {
   const at = (/** @type {number} */ seconds) => seconds / scale.factor;
   const ends = rows.flatMap(({ from_s, seconds }) => [from_s, from_s + seconds]);
   const [least, most] = [Math.min(...ends), Math.max(...ends)];
@@ -196,7 +201,14 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     });
     return { low, high, free };
   };
-  const label = tight ? TIGHT_LABEL : LABEL;
+  // letters stay as large where the bars are short
+  const least_frac = (/** @type {number} */ px) => (width ? px / width : 0);
+  const label = tight
+    ? {
+        frac: Math.max(TIGHT_LABEL.frac, least_frac(LABEL_PX)),
+        letter_frac: Math.max(TIGHT_LABEL.letter_frac, least_frac(LETTER_PX)),
+      }
+    : LABEL;
   const needed = texts.map((text) => label.frac + label.letter_frac * text.length);
   const usual = laid(tight ? 0.26 : 0.13);
   const nowhere = tight && usual.free.some((both, index) => Math.max(...both) < needed[index]);

@@ -313,6 +313,29 @@ def test_what_a_log_leaves_out_is_asked_for_and_the_rest_of_it_kept(client, lack
     client.delete(f"/api/uploads/{upload}")
 
 
+def test_a_trainer_s_state_is_asked_for_what_it_does_not_say(client):
+    rates = {"train_runtime": 600.0, "train_samples_per_second": 7.99, "train_steps_per_second": 0.5}
+    state = {
+        "global_step": 300, "train_batch_size": 4,
+        "log_history": [{"loss": 2.0, "step": 150}, {"step": 300, "num_input_tokens_seen": 300 * 16 * 2048, **rates}],
+    }  # fmt: skip
+    where = "/api/uploads"
+    found = client.put(where, params={"filename": "trainer_state.json"}, content=json.dumps(state).encode()).json()
+    (one,) = found["measurements"]
+    where = f"/api/measurements/{one['id']}"
+    proposed = client.get(where).json()["proposed"]
+    assert proposed["asked"] == ["model", "gpus", "chip"]
+    said = {path: field["value"] for path, field in proposed["fields"].items()}
+    assert said == {"plan.micro_batch": 4, "training.framework": "pytorch-eager", "training.global_batch": 16,
+                    "training.seq_len": 2048}  # fmt: skip
+    (listed,) = [each for each in client.get("/api/measurements").json()["measurements"] if each["id"] == one["id"]]
+    assert listed["world_size"] == 0, "nobody knows how many there were"
+    known = client.put(f"{where}/answers", json={"model": "gpt2-xl", "gpus": 2, "chip": "h100-sxm"}).json()
+    assert (known["world_size"], known["scenario"]["plan"]["dp"], known["scenario"]["plan"]["micro_batch"]) == (2, 2, 4)
+    assert known["prediction"]["step_time_s"] > 0
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
 def test_a_confirmed_scenario_answers_on_what_a_log_ran(client):
     found = client.put("/api/uploads", params={"filename": "megatron.log"}, content=MEGATRON.encode()).json()
     where = f"/api/measurements/{found['measurements'][0]['id']}"

@@ -3,6 +3,7 @@
 import pytest
 
 from estimator.cost.efficiency import efficiencies
+from estimator.estimate.estimate import estimate
 from estimator.estimate.report import Collective, OpCost, collectives_of, op_costs, phases_and_breakdown, stage_memories
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.scenario.scenario import scenario_from_json
@@ -131,7 +132,20 @@ def test_the_optimizer_runs_once():
 def test_an_optimizer_in_host_memory_is_no_op_of_the_device():
     data = document(LLAMA, plan={"offload": "optimizer"})
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
-    assert "adamw" not in {cost.name for cost in costs_of(scenario_from_json(data))}
+    found = {cost.name: cost for cost in costs_of(scenario_from_json(data))}
+    assert "adamw" not in found
+    # yet the step waits for it, and its row says for what
+    row, told = found["adamw in host memory"], estimate(scenario_from_json(data), interval=False)
+    assert (row.layer, row.category, row.bound, row.launches, row.flops) == (
+        "optimizer",
+        "optimizer",
+        "host link",
+        0,
+        0,
+    )
+    assert row.seconds > 0
+    listed = sum(cost.seconds for cost in told.ops if cost.category == "optimizer")
+    assert listed == pytest.approx(told.breakdown_s["optimizer"])
 
 
 def test_each_kind_of_stage_lists_its_own_ops():

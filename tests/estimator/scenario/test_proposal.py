@@ -198,6 +198,13 @@ def test_parameters_that_no_table_explains_are_said():
     assert ["neither is near" in found.fields["model.tied_embedding"].evidence for found in (one, far)] == [False, True]
 
 
+def test_what_ran_on_a_cpu_is_proposed_on_no_gpu():
+    found = proposal(replace(listed("kineto/h200_ddp.json.gz"), chip="cpu"))
+    assert (found.fields["cluster.chip"].value, found.fields["cluster.chip"].sure) == ("cpu", True)
+    assert (found.scenario, found.fields["model.tied_embedding"].value) == (None, False)
+    assert "not measured yet" in found.reason
+
+
 def test_tensor_parallel_ranks_add_activations_up():
     half = (2, 4, 16, 64)
     attention = kernel("aten::_scaled_dot_product_flash_attention", half, half, half, is_causal=True)

@@ -62,7 +62,36 @@ def state(document: Mapping[str, Any]) -> Log | None:
     ]
     steps, per_device = document.get("global_step"), document.get("train_batch_size")
     said = {"Instantaneous batch size per device": per_device} if isinstance(per_device, int) else {}
-    return _log(entries, steps if isinstance(steps, int) else 0, {}, said, {}) if entries else None
+    if not entries:
+        return None
+    steps = steps if isinstance(steps, int) else 0
+    log = _log(entries, steps, {}, said, {})
+    return replace(log, scenario=_of_state(entries, steps, per_device)) if log.steps_s else log
+
+
+def _of_state(entries: Sequence[Mapping[str, float]], steps: int, per_device: object) -> dict[str, Any]:
+    """What a state says of its run: sequences of a GPU, and of a step and their tokens where its rates tell them.
+
+    global batch = samples/s ÷ steps/s, where that is near a multiple of what one GPU takes at a time.
+    """
+    if not isinstance(per_device, int) or isinstance(per_device, bool) or per_device < 1:
+        return {"training": {"framework": "pytorch-eager"}}
+    ran_s = next((one["train_runtime"] for one in entries if one.get("train_runtime", 0.0) > 0), 0.0)
+    samples = ran_s * next(
+        (one["train_samples_per_second"] for one in entries if "train_samples_per_second" in one), 0.0
+    )
+    each = samples / steps / per_device if steps else 0.0
+    batch = round(each) * per_device if each and abs(each - round(each)) <= _NEAR_FRAC * each else 0
+    length = _length(entries, steps, batch)
+    training = {"framework": "pytorch-eager", "global_batch": batch, "seq_len": length}
+    return {
+        "plan": {"micro_batch": per_device},
+        "training": {name: value for name, value in training.items() if value},
+    }
+
+
+_NEAR_FRAC = 0.02
+"""The rates of a run are those of its samples, of which the last step of an epoch may have had fewer."""
 
 
 def _log(

@@ -1,5 +1,5 @@
 /** Terms explain themselves: a card beside the heading or label that the pointer or the focus rests on; and all in a list. */
-import { termOf, termsWith } from "../../glossary.js";
+import { axesOf, termOf, termsWith } from "../../glossary.js";
 import { state } from "../../state.js";
 import { createDialog } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -16,7 +16,7 @@ const parts = ({ says, formula, source }) => [
   source ? h("p", { class: "quiet", text: source }) : null,
 ];
 
-const terms = () => termsWith(state.catalog.categories, state.catalog.phases);
+const terms = () => termsWith(state.catalog.categories, state.catalog.phases, axesOf(state.catalog.axes));
 
 /** @param {EventTarget | null} target */
 function found(target) {

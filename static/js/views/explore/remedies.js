@@ -77,7 +77,7 @@ export function createRemedies() {
       const numbers = lacking
         ? [
             h("b", { text: seconds(one.step_time_s) }),
-            h("span", { text: bytes(one.peak_bytes) }),
+            h("span", { text: `${bytes(one.reserved_bytes)} reserved` }),
             after !== null && h("span", { text: cents(after) }),
           ]
         : [
@@ -92,7 +92,7 @@ export function createRemedies() {
         "li",
         {
           class: "remedy",
-          title: `${words.all}: ${quantity(one.step_time_s, "s", 6)}, ${quantity(one.peak_bytes, "bytes", 6)} at the peak`,
+          title: `${words.all}: ${quantity(one.step_time_s, "s", 6)}, ${quantity(one.peak_bytes, "bytes", 6)} at the peak, ${quantity(one.reserved_bytes, "bytes", 6)} reserved`,
         },
         h("h3", { text: words.text, class: words.text.length > LONG_NAME && "long" }),
         h("p", {}, numbers),

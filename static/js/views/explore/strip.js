@@ -5,7 +5,7 @@ import { spreadWords } from "../../measured.js";
 import { judged, priceOf, unconfirmed, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../common/dom.js";
+import { h, narrow, put } from "../common/dom.js";
 import { toast } from "../common/toast.js";
 import { capacityHint } from "./specs.js";
 
@@ -326,6 +326,13 @@ function drawBand(tile, values, ranges, sides, write) {
   return tile.band.replaceChildren(...marks);
 }
 
+/** What of a prediction has to fit, which is more than its peak. @param {Side} side */
+function reservedHint({ estimate }) {
+  if (!estimate?.memory.reserved_bytes) return "";
+  const { peak_bytes, reserved_bytes } = estimate.memory;
+  return `${bytes(peak_bytes)} is what is held at the peak; the allocator reserves ${bytes(reserved_bytes)} for it, which has to fit.`;
+}
+
 /** @param {Tile} tile @param {Side | null} a @param {Side} b @param {string} edited */
 function memory(tile, a, b, edited) {
   const [first, second] = [a?.peak_bytes ?? null, b.peak_bytes];
@@ -338,7 +345,7 @@ function memory(tile, a, b, edited) {
   tile.a.hidden = tile.to.hidden = !a;
   tile.b.classList.toggle("over", !b.fits);
   put(tile.unit, capacity && scaleFor(capacity, "bytes").factor === factor ? `of ${bytes(capacity)}` : unit);
-  tile.element.title = capacityHint();
+  tile.element.title = [reservedHint(b), capacityHint()].filter(Boolean).join(" ");
   tile.element.classList.toggle("alarm", !b.fits);
   const over = !b.fits && b.estimate ? b.estimate.memory.reserved_bytes - b.estimate.memory.capacity_bytes : 0;
   const open = Boolean(state.pair && unconfirmed(state.pair));
@@ -355,7 +362,9 @@ function memory(tile, a, b, edited) {
   );
   tile.delta.className = over > 0 ? "worse" : "";
   const risk = b.risk_frac ?? a?.risk_frac ?? null;
-  put(tile.low, "");
+  // the figure above is the peak, and this is what has to fit
+  const needed = over > 0 && !narrow() ? b.estimate?.memory.reserved_bytes : 0;
+  put(tile.low, needed ? `needs ${measured(needed / factor)}` : "");
   put(
     tile.high,
     !b.fits

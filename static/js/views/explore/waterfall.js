@@ -98,7 +98,9 @@ export function createWaterfall({ name }) {
     put(cells[1], row.words);
     const amount = (/** @type {number | null} */ value) => (value === null ? "–" : measured(value / scale.factor));
     put(cells[2], row.first && row.cause ? `${amount(row.a_s)} → ${amount(row.b_s)}` : "");
-    button.title = row.title;
+    const axis = catalogAxis(row.cause);
+    // what has no room stands whole here
+    button.title = [`${row.name}: ${row.words}`, axis, row.title].filter(Boolean).join("\n");
     // for those who listen: what the bar says, and the name that stands a row above
     put(cells[3], `${own ? "" : `${row.name}, `}${quantity(row.seconds, "s")}`);
     button.setAttribute("aria-pressed", String(Boolean(state.selected) && row.cause === state.selected));
@@ -138,6 +140,7 @@ export function createWaterfall({ name }) {
           from_s: both.a,
           names,
           degrees: degrees(),
+          offloaded: [a, b].map((side) => ["optimizer", "both"].includes(side?.scenario?.plan.offload)),
           newLinks: Boolean(a?.scenario && b?.scenario && !same(a.scenario.cluster, b.scenario.cluster)),
         })
       : [];
@@ -145,7 +148,14 @@ export function createWaterfall({ name }) {
     const shown = { a: a ?? b, b: a ? b : null, rows, names: catalog.categories, selected, muted };
     const tight = card.width > 0 && card.width < TIGHT_PX;
     drawnFor = room();
-    const figure = waterfall({ ...shown, colour, narrow: narrow(), tight, largest_s: drag?.largest_s ?? 0 });
+    const figure = waterfall({
+      ...shown,
+      colour,
+      narrow: narrow(),
+      tight,
+      largest_s: drag?.largest_s ?? 0,
+      width: card.width,
+    });
     const each = narrow() ? TALL_ROW_PX : ROW_PX;
     // the causes come a moment later, and nothing moves when they do
     const expected = both && !rows.length && judged(pair, catalog) && !difference ? USUAL_ROWS * each + HEAD_PX : 0;
@@ -212,6 +222,12 @@ export function createWaterfall({ name }) {
     warnings.replaceChildren(h("summary", { text }), warningList(found));
   }
   return { element: card.element, update, showWarnings };
+}
+
+/** What the axis of a cause is. @param {string} cause  its category and axis */
+function catalogAxis(cause) {
+  const axis = state.catalog.axes.find(({ key }) => key === cause.split(" ")[1]);
+  return axis ? `${axis.key}: ${axis.label}` : "";
 }
 
 /** @param {number} seconds @param {{factor: number, unit: string}} scale */

@@ -316,8 +316,8 @@ def test_what_a_log_leaves_out_is_asked_for_and_the_rest_of_it_kept(client, lack
 def test_a_trainer_s_state_is_asked_for_what_it_does_not_say(client):
     rates = {"train_runtime": 600.0, "train_samples_per_second": 7.99, "train_steps_per_second": 0.5}
     state = {
-        "global_step": 300, "train_batch_size": 4,
-        "log_history": [{"loss": 2.0, "step": 150}, {"step": 300, "num_input_tokens_seen": 300 * 16 * 2048, **rates}],
+        "global_step": 300, "train_batch_size": 4, "num_input_tokens_seen": 300 * 16 * 2048,
+        "log_history": [{"loss": 2.0, "step": 150}, {"step": 300, **rates}],
     }  # fmt: skip
     where = "/api/uploads"
     found = client.put(where, params={"filename": "trainer_state.json"}, content=json.dumps(state).encode()).json()

@@ -66,7 +66,9 @@ def state(document: Mapping[str, Any]) -> Log | None:
         return None
     steps = steps if isinstance(steps, int) else 0
     log = _log(entries, steps, {}, said, {})
-    return replace(log, scenario=_of_state(entries, steps, per_device)) if log.steps_s else log
+    seen = document.get("num_input_tokens_seen")
+    counted = [*entries, {"num_input_tokens_seen": float(seen)}] if isinstance(seen, int) else entries
+    return replace(log, scenario=_of_state(counted, steps, per_device)) if log.steps_s else log
 
 
 def _of_state(entries: Sequence[Mapping[str, float]], steps: int, per_device: object) -> dict[str, Any]:

@@ -446,7 +446,7 @@ function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
   const own = entries.filter(({ row }) => columns.some((name) => isNumber(row[name]))).slice(0, MOST_ROWS);
   const words = telling(own, texts).slice(0, 2);
   const values = own.flatMap(({ row }) => columns.map((name) => row[name])).filter(isNumber);
-  const title = columns.map(said).join(", ");
+  const title = columns.map((name) => said(unitless(name))).join(", ");
   const place = (/** @type {Row} */ row) => labelled(row, words) || "row";
   return bars(own, { title, place, columns, log: wide(values) });
 }

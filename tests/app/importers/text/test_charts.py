@@ -29,7 +29,7 @@ OTHERS = {
     "tools/flop_counter.txt": ["FLOPs by module"],
     "tools/benchmark_timer.txt": ["time"],
     "tools/trainer.log": ["step s by step"],
-    "tools/lightning.txt": ["mean s, total s"],
+    "tools/lightning.txt": ["mean, total", "share"],
 }
 
 

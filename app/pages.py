@@ -65,10 +65,9 @@ class VersionedFiles(StaticFiles):
 
     def ahead(self, view: str) -> tuple[str, ...]:
         """Return what main.js, and the view that the page is opened on, import before they run; without main.js."""
-        own = f"js/views/{view}/{view}.js"
-        view = view if own in self.modules else ""
+        view = view if f"js/views/{view}/{view}.js" in self.modules else "explore"
         if view not in self.first:
-            found, waiting = {_MAIN}, [_MAIN, *([own] if view else [])]
+            found, waiting = {_MAIN}, [_MAIN, f"js/views/{view}/{view}.js"]
             while waiting:
                 name = waiting.pop()
                 found.add(name)

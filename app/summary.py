@@ -21,8 +21,9 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
-    ``world_size``: 0 of a table whose rows ran on several numbers of chips. ``scenario``: as it ran, of a table
-    nothing; ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all GPUs, as a log says itself.
+    ``world_size``: 0 of a table whose rows ran on several numbers of chips, and of a log that does not say.
+    ``scenario``: as it ran, of a table nothing; ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all
+    GPUs, as a log says itself.
     """
 
     id: str
@@ -56,7 +57,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         origin=measurement.origin,
         status=measurement.status,
         device_name=str(measurement.device.get("name") or ""),
-        world_size=measurement.world_size if len(chips_of_rows(measurement.rows)) < 2 else 0,
+        world_size=_world_size(measurement),
         step_time_s=step_time_s(measurement.steps_s),
         peak_bytes=measurement.memory.peak_bytes,
         rows=len(measurement.rows),
@@ -71,9 +72,21 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
     )
 
 
+def _world_size(measurement: Measurement) -> int:
+    """How many chips it ran on, 0 where nobody knows: of a log one is assumed, unless it says its plan."""
+    said = measurement.world_size > 1 or measurement.scenario.get("plan") or measurement.scenario.get("cluster")
+    if len(chips_of_rows(measurement.rows)) > 1 or (_is_log(measurement) and not said):
+        return 0
+    return measurement.world_size
+
+
+def _is_log(measurement: Measurement) -> bool:
+    return measurement.origin.format.startswith("log/")
+
+
 def _logged_tokens_per_s(measurement: Measurement) -> float | None:
     """The median rate that a log's steps say, of all GPUs; None without one."""
-    if not measurement.origin.format.startswith("log/"):
+    if not _is_log(measurement):
         return None
     for column, times in (("tokens_per_s", 1), ("tokens_per_s_per_gpu", measurement.world_size)):
         rates = [row[column] * times for row in measurement.rows if _is_rate(row.get(column))]

@@ -1,9 +1,9 @@
 """Documents with tables, imported, beside their figures as CSV: rows, values, what differs, what is warned and drawn.
 
 Run ``python benchmarks/documents.py FOLDER``: its ``*.txt`` are imported, and every figure of its ``data/*.csv``, whose
-column ``seed`` names the document (without one, any of them), is looked for in the row that it belongs to; a cell that
-was read answers for one figure. Units are told by the ends of the CSV's column names. Ends with 1 where a value differs
-for which ``WHY`` holds no reason, or a table is not drawn.
+column ``seed`` names the document (without one, any of them), is held against the cell of its row and of its column
+(``KEYS``); a cell that was read answers for one figure. Units are told by the ends of the CSV's column
+names. Ends with 1 where a value differs for which ``WHY`` holds no reason, or a table is not drawn.
 """
 
 from __future__ import annotations
@@ -42,6 +42,32 @@ IN_ORDER = {
 WHOLE = ("seq_len", "d_head", "world_size", "size_bytes", "elements", "result", "expected", "parameters", "iterations",
          "calls")  # fmt: skip
 """Columns of plain numbers that rows hold as they are."""
+PARTS = {"fwd": "forward", "bwd": "backward", "fwd_bwd": "forward_backward"}
+KEYS = {
+    "d_head": "d_model", "mem_before_bwd_mib": "memory_before_backward_bytes", "peak_mem_mib": "peak_memory_bytes",
+    "mem_before_bwd_mb_decimal": "memory_before_backward_bytes", "peak_mem_diff_mib": "peak_memory_difference_bytes",
+    "printed_busbw_gib_s": "bus_bytes_per_s", "total_ms": "step_s", "total_std_ms": "step_std_s",
+    "opt_ms": "optimizer_s",
+    "comm_ms": "communication_wait_s", "comm_percent": "communication_wait_frac", "time_percent": "time_frac",
+    "bwd_plus_comm_mean_ms": "backward_communication_s", "time_us": "mean_s", "size_printed": "size_bytes",
+    "flops_tflop_all_16_ranks": "flops", "peak_memory_gb_decimal": "peak_memory_bytes", "bucket_mib": "bucket_bytes",
+    "flops_fwd_tflop": "fwd_flops", "flops_bwd_tflop": "bwd_flops", "intensity_t_comp_over_t_mem": "intensity",
+    "comm_size_gpus": "comm_size",
+    **{f"bwd_plus_comm_{one}_ms": f"backward_communication_{one}_s" for one in ("min", "max")},
+    **{f"{one}_ms": f"{one}_s" for one in ("mean", "min", "max", "std")},
+    **{f"{short}_ms": f"{name}_s" for short, name in PARTS.items()},
+    **{f"{short}_std_ms": f"{name}_std_s" for short, name in PARTS.items()},
+    **{f"{short}_speedup_x": f"{name}_speedup" for short, name in PARTS.items()},
+    **{f"speedup_{short}_x": f"{name}_speedup" for short, name in PARTS.items()},
+    **{f"{who}_{short}_ms": f"{who}_{name}_s" for who in ("torch", "triton") for short, name in PARTS.items()},
+    **{f"t_{one}_{way}_ms": f"{one}_{way}_s" for one in ("comp", "mem", "comm", "total") for way in ("fwd", "bwd")},
+    **{f"t_{way}_ms": f"{way}_s" for way in ("fwd", "bwd")},
+}  # fmt: skip
+"""Columns of the figures by the columns that rows are kept in; sizes of layers differ by their ends."""
+QUANTITIES = {"flop": "flops", "gmem": "memory_bytes", "l2mem": "l2_bytes", "time": "time_s", "parameters": "count",
+              "comp_int": "flops_per_byte", "comp_int.as_is": "flops_per_byte",
+              "comp_int.transposed": "transposed_flops_per_byte"}  # fmt: skip
+FIRST_LAYERS = {"mlp": "fc1", "sa": "layer_norm_1"}
 OF_THE_TEXT = ("world_size",)
 """Columns that a document says in a sentence, which not all of its rows hold."""
 COMPUTED = ("derived_cs336_throughput.csv",)
@@ -58,11 +84,18 @@ def close(one: Any, other: float) -> bool:
 
 def scale_of(column: str) -> float | None:
     """SI value of one of a column's unit; None of a column that holds no figure of the document."""
-    if column in WHOLE:
+    if column in WHOLE or column in ("intensity_t_comp_over_t_mem", "comm_size_gpus") or column.startswith("frac_"):
         return 1.0
     return next(
         (scale for end, scale in sorted(SCALES.items(), key=lambda one: -len(one[0])) if column.endswith(end)), None
     )
+
+
+def key_of(column: str, line: dict[str, str]) -> str:
+    """The column that a figure is kept in."""
+    if line.get("bwd_column_contains", "backward") != "backward" and column.startswith("bwd_"):
+        column = f"fwd_{column}"
+    return KEYS.get(column) or (f"{column[:-3]}_bytes" if column.endswith("_gb") else column)
 
 
 class Table:
@@ -74,21 +107,17 @@ class Table:
         self.differ: list[str] = []
         self.unexplained = 0
 
-    def look(self, cells: dict[str, Any], column: str, text: str, value: float, where: str) -> None:
-        """Find a figure among cells not yet used."""
+    def look(self, cells: dict[Any, Any], key: Any, column: str, text: str, value: float, where: str) -> None:
+        """Hold a figure against the cell of a key, not used yet; without a key against any."""
         self.compared += 1
-        key = next((key for key, cell in cells.items() if close(cell, value)), None)
-        if key is not None:
-            del cells[key]
+        if key is None:
+            key = next((one for one, cell in cells.items() if close(cell, value)), None)
+        read = cells.pop(key, None)
+        if close(read, value):
             return
         why = WHY.get((self.name, column), "")
-        near = min(
-            (cell for cell in cells.values() if isinstance(cell, float)),
-            key=lambda cell: abs(cell - value),
-            default=None,
-        )
         self.unexplained += not why
-        self.differ.append(f"{where}: {column} {text} is printed, {near} was read{f'; {why}' if why else ''}")
+        self.differ.append(f"{where}: {column} {text} is printed, {key} is {read}{f'; {why}' if why else ''}")
 
 
 def rows_in_order(table: Table, lines: list[dict[str, str]], rows: list[dict[str, Any]]) -> None:
@@ -106,7 +135,7 @@ def rows_in_order(table: Table, lines: list[dict[str, str]], rows: list[dict[str
                     value = float(text)
                 except ValueError:
                     continue
-                table.look(cells, column, text, value * scale, f"row {at}")
+                table.look(cells, key_of(column, line), column, text, value * scale, f"row {at}")
 
 
 def step_times(table: Table, lines: list[dict[str, str]], read: list[Any]) -> None:
@@ -131,11 +160,22 @@ def step_times(table: Table, lines: list[dict[str, str]], read: list[Any]) -> No
         names = [name for name in (key, f"{key[:-2]}_std_s") if any(name in row for row in fitting)]
         best = next((row for row in fitting if close(row[key], float(line["mean_s"]))), fitting[0] if fitting else {})
         cells = {name: best[name] for name in names if name in best}
-        for column in ("mean_s", "std_s"):
+        for column, name in (("mean_s", key), ("std_s", f"{key[:-2]}_std_s")):
             if line[column]:
-                table.look(cells, column, line[column], float(line[column]), f"row {at}")
+                table.look(cells, name, column, line[column], float(line[column]), f"row {at}")
         for name in names:
             best.pop(name, None)
+
+
+def quantity_of(quantity: str) -> str | None:
+    """The column of a figure of DeepFlow's log; None of the machine's, whose rows have a column for each kind."""
+    if quantity == "value":
+        return None
+    memory, _, rest = quantity.partition(".")
+    if rest.partition(".")[2].startswith("reload"):
+        way, _, reload = rest.partition(".")
+        return f"{'transposed_' if way == 'transposed' else ''}{memory}_{reload}"
+    return QUANTITIES[quantity]
 
 
 def compare(name: str, lines: list[dict[str, str]], read: list[Any]) -> Table:
@@ -161,18 +201,26 @@ def compare(name: str, lines: list[dict[str, str]], read: list[Any]) -> Table:
             op = {"all": "Parameters"}.get(line["op"], line["op"].rpartition("/")[2])
             mine: dict[Any, Any] = {key: value for key, (of, value) in cells.items() if of == op}
             kept = set(mine)
-            table.look(
-                mine, line["quantity"], line["value"], float(line["value"]) * UNITS[line["unit"]], f"row {at}, {op}"
-            )
+            name = quantity_of(line["quantity"])
+            held = [key for key in mine if key[1] == name]
+            value = float(line["value"]) * UNITS[line["unit"]]
+            key = next((key for key in held if close(mine[key], value)), held[0]) if held else None
+            if name and not held:
+                key = (name,)
+            table.look(mine, key, line["quantity"], line["value"], value, f"row {at}, {op}")
             for key in kept - set(mine):
                 del cells[key]
     elif name == "transformer_table_sums.csv":
         sums = [one.samples["sums_of_all_layers"] for one in read if "sums_of_all_layers" in one.samples]
-        flat = {(i, key): value for i, one in enumerate(sums) for key, value in one.items()}
+        flat = {key: value for one in sums for key, value in one.items()}
         table.read_rows = len(flat)
         for at, line in enumerate(lines, 1):
             scale = scale_of(line["quantity"]) or 1.0
-            table.look(flat, line["quantity"], line["value"], float(line["value"]) * scale, f"row {at}")
+            first, quantity = FIRST_LAYERS[line["table"]], line["quantity"]
+            name = "communication_frac" if quantity.startswith("frac_") else key_of(quantity, line)
+            table.look(
+                flat, f"from {first}: {name}", quantity, line["value"], float(line["value"]) * scale, f"row {at}"
+            )
     elif name == "cs336_models.csv":
         counts = {
             row["model"]: row["parameters"] for one in of_kind["step-times"] for row in one.rows if "parameters" in row
@@ -181,7 +229,12 @@ def compare(name: str, lines: list[dict[str, str]], read: list[Any]) -> Table:
         for line in lines:
             printed = line["parameters_printed"]
             table.look(
-                {"parameters": counts.get(line["model"])}, "parameters_printed", printed, float(printed), line["model"]
+                {"parameters": counts.get(line["model"])},
+                "parameters",
+                "parameters_printed",
+                printed,
+                float(printed),
+                line["model"],
             )
     else:
         step_times(table, lines, of_kind["step-times"])

@@ -2,35 +2,51 @@
 
 MemTracker's peak and RuntimeEstimator's time (its roofline, ``operator-level-cost-model``), both of a step on fake
 tensors: they measure nothing. RuntimeEstimator needs a GPU to ask about; without one, MemTracker is asked alone, of the
-processor's ops with a GPU's optimizer (under autocast other ops are cast there), and the step is traced as well, in a
-process where MemTracker counts the very ops that are recorded: printed are what it counts of both, the trace's tensors,
-the peak that is predicted of them, and processor seconds.
+processor's ops with a GPU's optimizer (under autocast other ops are cast there), and the step is traced twice: alone,
+and in a process where MemTracker counts the very ops that are recorded. A table is printed: what it counts of both, the
+trace's tensors, the peak that is predicted of them, the measured one, and processor seconds of MemTracker's process
+and of the trace's own, imports and the estimate included. OUT.json has each step as soon as it is answered.
+``--measured FOLDER...`` behind: where NAME.json of a step's measurement lies.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from estimator.scenario.op_list import OpList
 from runners.series_list import Entry, read_series
 
+if TYPE_CHECKING:
+    from runners.program.recording import Recording
+
 WORKERS = 8
-TOOLS = ("mem_tracker", "runtime_estimator", "traced")
-WITH_A_GPU, WITHOUT = TOOLS[:2], ("mem_tracker", "traced")
+TOOLS = ("mem_tracker", "runtime_estimator", "traced", "predicted")
+WITH_A_GPU, WITHOUT = TOOLS[:2], ("mem_tracker", "traced", "predicted")
+HEAD = (
+    "| step | MemTracker, processor | MemTracker, traced ops | traced tensors | apart | predicted peak | measured"
+    " | MemTracker, s | trace, s |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+)
 
 
 def main(arguments: list[str]) -> int:
     """Ask both about every step of the list, each in a process of its own."""
+    at = arguments.index("--measured") if "--measured" in arguments else len(arguments)
+    arguments, folders = arguments[:at], [Path(one) for one in arguments[at + 1 :]]
     if len(arguments) < 2:
         print("needs LIST.json and OUT.json: nothing was asked")
         return 0
@@ -39,45 +55,63 @@ def main(arguments: list[str]) -> int:
         return 0
     names = [entry.name for entry in read_series(Path(arguments[0]))]
     tools = WITH_A_GPU if _device() == "cuda" else WITHOUT
-    jobs = [(tool, arguments[0], name) for name in names for tool in tools]
+    print("\n".join(HEAD), flush=True)
+    found = {}
     with ThreadPoolExecutor(int(arguments[2]) if len(arguments) > 2 else WORKERS) as pool:
-        answers = dict(zip(jobs, pool.map(_in_a_process, jobs), strict=True))
-    found = {name: {tool: answers[tool, arguments[0], name] for tool in tools} for name in names}
-    for name, one in found.items():
-        print(_row(name, one))
-    Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        jobs = {name: [pool.submit(_in_a_process, (tool, arguments[0], name)) for tool in tools] for name in names}
+        for name, asked in jobs.items():
+            found[name] = {tool: one.result() for tool, one in zip(tools, asked, strict=True)}
+            print(_row(name, found[name], _measured(name, folders)), flush=True)
+            Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _row(name: str, found: dict[str, Any]) -> str:
-    """MemTracker's peaks, of the processor's ops and of those traced, the trace's, what is predicted, seconds."""
-    theirs, ours = found.get("mem_tracker", {}), found.get("traced", {})
-    if "peak_bytes" not in ours:
-        return f"{name:32} " + "; ".join(str(one.get("failed", "")) for one in found.values())
-    peak, same = ours["peak_bytes"], ours["mem_tracker_bytes"]
-    alone = f"{theirs['peak_bytes'] / 1e9:9.4f}" if "peak_bytes" in theirs else "no answer"
-    took = "  ".join(f"{found[tool]['took_s']:6.1f} s" for tool in WITHOUT if tool in found)
-    return (
-        f"{name:32} {alone} GB {same / 1e9:9.4f} GB {peak / 1e9:9.4f} GB {peak / same - 1:+9.4%}  "
-        f"{ours['predicted_bytes'] / 1e9:9.4f} GB  {took}"
-    )
+def _row(name: str, found: dict[str, Any], measured_bytes: float | None) -> str:
+    """A row of the table in gigabytes and seconds; what a tool refused is no answer, and OUT.json has its words."""
+    theirs, same, ours = (found.get(tool, {}) for tool in WITHOUT)
+    counted, traced, peak = same.get("mem_tracker_bytes"), same.get("peak_bytes"), ours.get("predicted_bytes")
+    apart = f"{traced / counted - 1:+.4%}" if traced and counted else ""
+    off = f" ({peak / measured_bytes - 1:+.2%})" if peak and measured_bytes else ""
+    sizes = (theirs.get("peak_bytes"), counted, traced)
+    told = [*map(_gigabytes, sizes), apart, _gigabytes(peak) + off, _gigabytes(measured_bytes, "")]
+    took = [f"{one['took_s']:.1f}" if "took_s" in one else "" for one in (theirs, ours)]
+    return f"| {' | '.join((name, *told, *took))} |"
+
+
+def _gigabytes(size: float | None, without: str = "no answer") -> str:
+    return without if size is None else f"{size / 1e9:.4f}"
+
+
+def _measured(name: str, folders: Sequence[Path]) -> float | None:
+    """The peak of a step's measurement, None where no folder has one."""
+    for path in (folder / f"{name}.json" for folder in folders):
+        if path.exists():
+            return float(json.loads(path.read_text(encoding="utf-8"))["memory"]["peak_bytes"])
+    return None
 
 
 def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
-    ended = subprocess.run([sys.executable, __file__, *job], capture_output=True, text=True, check=False)
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"])[-1]
-        return {"failed": last[:300]}
-    return dict(json.loads(ended.stdout.splitlines()[-1]))
+    """What a tool answers; on a host without a GPU the seconds are the process' own, of all its processors."""
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as failed:
+        child = subprocess.Popen([sys.executable, __file__, *job], stdout=said, stderr=failed)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0), failed.seek(0)
+        if child.returncode:
+            last = (failed.read().strip().splitlines() or [f"ended with {child.returncode}"])[-1]
+            return {"failed": last[:300]}
+        found = dict(json.loads(said.read().splitlines()[-1]))
+    return {"took_s": round(usage.ru_utime + usage.ru_stime, 2), **found}
 
 
 def _asked(tool: str, series: Path, name: str) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     entry = next(one for one in read_series(series) if one.name == name)
-    clock = time.perf_counter if _device() == "cuda" else time.process_time
-    began_s = clock()
-    found = {"mem_tracker": tracked, "runtime_estimator": estimated, "traced": traced}[tool](entry)
-    return {**found, "took_s": round(clock() - began_s, 2)}
+    asked = {"mem_tracker": tracked, "runtime_estimator": estimated, "traced": counted_beside, "predicted": predicted}
+    if _device() == "cpu":
+        return asked[tool](entry)
+    began_s = time.perf_counter()
+    return {**asked[tool](entry), "took_s": round(time.perf_counter() - began_s, 2)}
 
 
 def _device() -> str:
@@ -173,25 +207,14 @@ def estimated(entry: Entry) -> dict[str, Any]:
     return {"step_s": float(estimator.total_runtime) * 1e-3, "two_types": sorted(refused)}
 
 
-def traced(entry: Entry) -> dict[str, Any]:
-    """The most bytes that tensors of a traced step hold at once, MemTracker's count of the same ops, the prediction.
-
-    ``mem_tracker_bytes`` has the allocator's rounding, ``predicted_bytes`` workspaces of libraries as well.
-    """
-    from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-    from estimator.scenario import catalog
-    from runners.program.command import run
-    from runners.program.peers import Peers
-    from runners.program_of import program_of
-
+def counted_beside(entry: Entry) -> dict[str, Any]:
+    """The most bytes that tensors of a traced step hold at once, and MemTracker's count of the same ops."""
     counted: list[float] = []
 
-    def program(_: Any) -> None:
+    def train(program: Any, _: Recording) -> None:
         import torch
         from torch.distributed._tools import mem_tracker
 
-        kernel = entry.options.get("optimizer_kernel", "default")
-        program = program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
         begin = mem_tracker._WeakRefInfo.__init__
 
         def on_one_device(self: Any, size: int, element_size: int, device: torch.device, kind: Any) -> None:
@@ -207,20 +230,37 @@ def traced(entry: Entry) -> dict[str, Any]:
             finally:
                 counted.append(_peak_bytes(tracker, "cuda"))
 
-    chip = catalog.chip("h200-sxm")
-    found = run(program, chip=chip, peers=Peers(0, lambda rank: []), name=entry.name, own=False)
+    found = _traced(entry, train)
     changes = [0.0] * (len(found.calls) + 2)
     for one in found.storages:
         changes[max(one.born, 0)] += one.bytes
         if one.died >= 0:
             changes[one.died] -= one.bytes
-    predicted = estimate_op_list(found, cluster_for(found), interval=False).memory.peak_bytes
-    return {
-        "peak_bytes": max(accumulate(changes)),
-        "mem_tracker_bytes": counted[0],
-        "predicted_bytes": predicted,
-        "calls": len(found.calls),
-    }
+    return {"peak_bytes": max(accumulate(changes)), "mem_tracker_bytes": counted[0], "calls": len(found.calls)}
+
+
+def predicted(entry: Entry) -> dict[str, Any]:
+    """The peak that is predicted of a trace, with the allocator's rounding and workspaces of libraries."""
+    from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+    from runners.program.command import train
+
+    found = _traced(entry, train)
+    return {"predicted_bytes": estimate_op_list(found, cluster_for(found), interval=False).memory.peak_bytes}
+
+
+def _traced(entry: Entry, train: Callable[[Any, Recording], None]) -> OpList:
+    from estimator.scenario import catalog
+    from runners.program.command import run
+    from runners.program.peers import Peers
+    from runners.program_of import program_of
+
+    def program(recording: Recording) -> None:
+        kernel = entry.options.get("optimizer_kernel", "default")
+        made = program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
+        train(made, recording)
+
+    peers = Peers(0, lambda rank: [])
+    return run(program, chip=catalog.chip("h200-sxm"), peers=peers, name=entry.name, own=False)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ from app.commands.files import print_json, table, wrapped
 from app.commands.importing import measurements_of
 from app.encoding import encode_json
 from app.importers.imported import ImportRefused
+from app.importers.kineto.notices import NO_DEVICE_EVENTS
 from estimator.calibration.calibrate import Calibration, Source, to_document
 from estimator.calibration.calibrate import calibrate as fitted
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario import catalog
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.op_list import OpList
+from estimator.scenario.problems import InputProblems, Problem, refusal
 from estimator.scenario.units import counted
 
 
@@ -29,7 +33,10 @@ def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> 
         except ImportRefused as error:
             problem = Problem(field=str(path), message=f"{error.format}: {error.message}", remedy=error.remedy)
             raise InputProblems([problem]) from None
-        sources += [Source(name=path.name, measurement=measurement, ops=ops) for measurement, ops in found]
+        for measurement, ops in found:
+            if ops is not None:
+                _check_chip(path, measurement, ops)
+            sources.append(Source(name=path.name, measurement=measurement, ops=ops))
     made = fitted(sources, name)
     document = to_document(made)
     if out is not None:
@@ -39,6 +46,19 @@ def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> 
     else:
         print(text(made, out))
     return 0
+
+
+def _check_chip(path: Path, measurement: Measurement, ops: OpList) -> None:
+    """Raise InputProblems that name the file of a profile whose device is none of the catalogue."""
+    if catalog.known("chips", ops.chip) is not None:
+        return
+    device = str(measurement.device.get("name") or "a device without a name")[:80]
+    message = f"is a profile of {device}, which is no chip of the catalogue"
+    remedy = "Name profiles of a GPU that it has, or add the chip (docs/adding_a_gpu.md)."
+    if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
+        message = "is a profile without kernels, which says nothing of a device"
+        remedy = "Record it with ProfilerActivity.CUDA."
+    raise refusal(str(path), message, remedy)
 
 
 def text(made: Calibration, out: Path | None = None) -> str:

@@ -43,6 +43,10 @@ def read_document(path: Path) -> Any:
     except RecursionError:
         raise refusal(str(path), "is nested too deeply", "Write one JSON object as the contract names it.") from None
     except (msgspec.DecodeError, ValueError) as error:
+        if path.suffix == ".py":
+            raise refusal(
+                str(path), "is a program, not JSON", f"Run headroom trace {path}, which predicts it."
+            ) from None
         number = " NaN and Infinity are no numbers of JSON." if _NO_NUMBER.search(text) else ""
         raise refusal(str(path), f"is not JSON: {error}", f"Correct it.{number}") from None
 

@@ -12,9 +12,11 @@ from app.commands.estimate import write_text
 from app.commands.files import print_json, table
 from app.encoding import encode_json
 from app.importers.imported import Imported, ImportRefused
+from app.importers.kineto.notices import NO_DEVICE_EVENTS
 from app.importers.sandbox import import_sandboxed
 from app.importers.together import files_in, is_trace, pack
 from estimator.estimate.expected import Expected, Pair, own_prediction
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Measurement, step_time_s
@@ -71,16 +73,25 @@ def text(path: Path, imported: Imported) -> str:
         if ops is None and (said := said_scenario(measurement)):
             lines += [f"  {line}" for line in proposed_lines(said)]
         if ops is not None:
-            lines += [f"  {line}" for line in (*expected_lines(own_prediction(ops)), *proposed_lines(proposal(ops)))]
+            lines += [f"  {line}" for line in (*_expected(measurement, ops), *proposed_lines(proposal(ops)))]
     for warning in imported.warnings:
         lines.append(f"  warning: {warning.message}{f' ({warning.where})' if warning.where else ''}")
     return "\n".join(lines)
 
 
-def expected_lines(found: Expected | None) -> list[str]:
-    """Write a profile's own prediction, or why there is none, beside what was measured."""
-    if found is None:
-        return ["own prediction: none, as the catalogue has no chip of its name"]
+def _expected(measurement: Measurement, ops: OpList) -> list[str]:
+    """Write a profile's own prediction, or why there is none."""
+    if found := own_prediction(ops):
+        return expected_lines(found)
+    if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
+        return ["own prediction: none, as no kernels of its device were recorded"]
+    if ops.chip == catalog.THIS_CPU:
+        return ["own prediction: none, as it ran on a CPU, and this one is not measured yet (chip cpu in a scenario)"]
+    return ["own prediction: none, as the catalogue has no chip of its name"]
+
+
+def expected_lines(found: Expected) -> list[str]:
+    """Write a profile's own prediction beside what was measured."""
     low_s, high_s = found.estimate.interval_s
     said = f"own prediction on {found.chip}: step {seconds(found.estimate.step_time_s)}"
     lines = [f"{said} ({seconds(low_s)} to {seconds(high_s)})"]

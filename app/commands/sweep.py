@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from app.commands.calibration import read_calibrations
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
-from app.commands.plans import plans_text
+from app.commands.plans import plans_text, written
+from estimator.cost.efficiency import Calibrated
+from estimator.scenario.codec import encode
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import cluster_from_json, training_from_json
 from estimator.scenario.units import bytes_text, counted, engineering, seconds
-from estimator.search.sweep import Sweep
+from estimator.search.sweep import Found, Sweep
 from estimator.search.sweep import sweep as search
 
 
@@ -30,12 +33,42 @@ def sweep(
         remedy = "Leave it out; fields that must stay as they are go into 'locked'."
         raise InputProblems([Problem(field="plan", message="is what a search finds", remedy=remedy)])
     with_this_cpu(document, data)
-    found = search(document, read_calibrations(calibration))
+    calibrated = read_calibrations(calibration)
+    found = search(document, calibrated)
     if as_json:
         print_json(found)
     else:
         print(text(found, wide, document))
+    if not found.best:
+        print(f"headroom: {path}: {_nearest(document, calibrated)}", file=sys.stderr)
+        return NOTHING_FITS
     return 0
+
+
+NOTHING_FITS = 1
+_ANY_BYTES = 1e15
+
+
+def _nearest(document: Mapping[str, Any], calibration: Calibrated | None) -> str:
+    """What the plan that misses the limits by least would take: the fastest that fits, else the smallest."""
+    limits = {name: value for name, value in document.get("limits", {}).items() if name != "max_step_time_s"}
+    fitting = search({**document, "limits": limits, "objective": "step_time"}, calibration, interval=False)
+    if fitting.best:
+        return (
+            f"the fastest plan that fits takes {seconds(fitting.best[0].step_time_s)} a step:{_plan(fitting.best[0])}"
+        )
+    cluster = cluster_from_json(document["cluster"])
+    roomy = {**encode(cluster), "chip": encode(dataclasses.replace(cluster.chip, memory_bytes=_ANY_BYTES))}
+    every = search({**document, "limits": {}, "cluster": roomy, "objective": "memory"}, calibration, interval=False)
+    least = every.best[0]
+    capacity = min(cluster.chip.memory_bytes, limits.get("memory_bytes", cluster.chip.memory_bytes))
+    need = f"{bytes_text(least.peak_bytes)} of {bytes_text(capacity)}"
+    return f"the plan of least memory needs {need} a chip:{_plan(least)}"
+
+
+def _plan(found: Found) -> str:
+    usual, given = written({}), written(found.scenario["plan"])
+    return "".join(f" {name}={value}" for name, value in given.items() if value != usual[name])
 
 
 def text(found: Sweep, wide: bool, given: Mapping[str, Any]) -> str:

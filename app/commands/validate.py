@@ -59,6 +59,7 @@ ADDED = (
 )
 NAIVE = "naive: 6·parameters·tokens FLOPs (8 with full recomputation) at half of the peak, and the pipeline's bubble"
 NOTHING_PREDICTED = 1
+_IMPORT = "Any other table, a log or a profile is read by headroom import {}."
 SHOWN_ASSUMPTIONS = 3
 _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
@@ -105,7 +106,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         remedy = (
             f"Separate the columns by commas, not by {separated[0]!r}."
             if separated
-            else f"The first line names at least {', '.join(NEEDED)}; docs/validating.md lists the others."
+            else f"The first line names at least {', '.join(NEEDED)}; docs/validating.md lists the others. "
+            f"{_IMPORT.format(path)}"
         )
         raise refusal(str(path), f"has no column {', '.join(missing)}", remedy)
     if len(lines) == 1:
@@ -126,7 +128,9 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     try:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise refusal(str(path), f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
+        raise refusal(
+            str(path), f"line {reader.line_num} is not CSV: {error}", f"Correct that line. {_IMPORT.format(path)}"
+        ) from None
 
 
 def predicted_table(rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> pd.DataFrame:

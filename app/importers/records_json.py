@@ -16,7 +16,10 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from app.importers.text.kinds import generic
 from app.importers.text.reading import MEASURED
+from app.importers.text.values.models import model_of
+from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Measurement, Warning
+from estimator.validation.spellings import sharding_of
 
 _REMEDY = "Upload a PyTorch profiler trace, a result that Headroom wrote, or rows that name a time: step_ms, tokens/s."
 _SHOWN = 6
@@ -46,7 +49,39 @@ def _readings(content: bytes) -> list[list[dict[str, Any]]]:
         if len(lists) == 1:
             around = _flat({key: value for key, value in document.items() if key != lists[0]}, {})
             found.append([_under(around, one) for one in document[lists[0]]])
+        keyed = _keyed(document)
+        of_runs = keyed and any(column in keyed[0][0] for column in _RUNS) and not any(map(_plain, document.values()))
+        found = [*keyed, *found] if of_runs else [*found, *keyed]
     return [each if _counted(each) else [] for each in found]
+
+
+def _keyed(document: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Objects keyed by name that hold the same figures, as a list: all of an object, or one value of it."""
+    for name, value in [("", document), *document.items()]:
+        each = value.values() if isinstance(value, dict) else ()
+        if len(each) >= _FEWEST_KEYED and all(isinstance(one, dict) for one in each) and _alike(list(each)):
+            around = _flat({key: other for key, other in document.items() if name and key != name}, {})
+            column = _what(list(value))
+            return [[_under(around, {column: key, **one}) for key, one in value.items()]]
+    return []
+
+
+_FEWEST_KEYED = 2
+_RUNS = ("strategy", "model")
+"""What names that key objects may be of, so that these are runs and no parts of one."""
+
+
+def _alike(each: list[dict[str, Any]]) -> bool:
+    """Whether objects share a column with a number in every one."""
+    numbers = [{key for key, value in _flat(one, {}).items() if _number(value)} for one in each]
+    return bool(set.intersection(*numbers))
+
+
+def _what(names: list[str]) -> str:
+    """What names that key objects are, as the column of a table."""
+    if all(sharding_of(name) for name in names):
+        return "strategy"
+    return "model" if all(model_of({"model": name}) for name in names) else "name"
 
 
 def _all_objects(value: list[Any]) -> bool:
@@ -120,7 +155,7 @@ def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
 
     An object with a mean stands for that, wherever it is. ``left`` takes the names of what is neither.
     """
-    one = {key: _mean(value) for key, value in one.items()}
+    one = dict(_mean(key, value) for key, value in one.items())
     row = {key: value for key, value in one.items() if _plain(value)}
     inside = {key: value for key, value in one.items() if isinstance(value, dict)}
     names = Counter(name for value in inside.values() for name in value)
@@ -129,18 +164,29 @@ def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
             left[key] = None
     for key, value in inside.items():
         for name, nested in value.items():
-            what = _mean(nested)
+            own, what = _mean(name, nested)
             if not _plain(what):
                 left[f"{key}.{name}"] = None
+            elif key in _DEVICES and name in _HOW_MANY:
+                row["gpus"] = what
             else:
-                row[name if names[name] == 1 and name not in one else f"{key} {name}"] = what
+                row[own if names[name] == 1 and own not in one else f"{key} {own}"] = what
     return row
 
 
-def _mean(value: Any) -> Any:
-    """Of an object that says a mean, or else a median, that; anything else as it is."""
-    found = next((value[name] for name in _MEANS if name in value), value) if isinstance(value, dict) else value
-    return found if _plain(found) else value
+_DEVICES, _HOW_MANY = ("hardware", "gpu", "gpus", "device", "devices", "cluster"), ("count", "n", "num", "number")
+
+
+def _mean(name: str, value: Any) -> tuple[str, Any]:
+    """Of an object that says a mean, or else a median, that, with the unit of its name; anything else as it is."""
+    if not isinstance(value, dict):
+        return name, value
+    for word in _MEANS:
+        for key in value:
+            what, _, printed = key.partition("_")
+            if what == word and (not printed or unit(printed)) and _plain(value[key]):
+                return f"{name}_{printed}" if printed else name, value[key]
+    return name, value
 
 
 _MEANS = ("mean", "avg", "average", "median")

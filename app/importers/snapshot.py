@@ -1,7 +1,8 @@
 """CUDA memory snapshots (``torch.cuda.memory._dump_snapshot``): memory over time, and what held it at its peak.
 
-The file is a pickle of dicts, lists, numbers and texts. It is read by an unpickler that knows no class and no function
-at all, so that nothing of it can run; whatever asks for one is refused.
+The file is a pickle of dicts, lists, numbers and texts, or the same as JSON, as ``python -m runners`` writes it. A
+pickle is read by an unpickler that knows no class and no function at all, so that nothing of it can run; what asks for
+one is refused.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.units import MIB
 
 _MOST_BYTES = 512 * MIB
-_LARGEST = 2**50
-"""No size or time of a snapshot is above it."""
+_LARGEST = 2**63 - 1
+"""Of a size, an address, or a time in microseconds since 1970: what torch's own integers hold."""
 _POINTS, _HOLDERS, _FRAMES = 1000, 100, 4
 _ACTIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")
 _OWN_FRAMES = ("/torch/", "\\torch\\", "<frozen", "??")
-_BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
+_BROKEN = (
+    pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
 
 
 class _Plain(pickle.Unpickler):
@@ -53,15 +59,17 @@ class Holder:
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Turn each device's history into a measurement; raise ImportRefused where the pickle is something else."""
+    data = source.read("snapshot", _MOST_BYTES)
+    form = "JSON" if data.lstrip().startswith(b"{") else "pickle"
     try:
-        document = _Plain(io.BytesIO(source.read("snapshot", _MOST_BYTES))).load()
+        document = msgspec.json.decode(data) if form == "JSON" else _Plain(io.BytesIO(data)).load()
     except _BROKEN as error:
-        message = f"this pickle is damaged or cut off ({type(error).__name__})"
+        message = f"this {form} is damaged or cut off ({type(error).__name__})"
         raise ImportRefused("snapshot", "", message, "Copy the file again, whole.") from None
     if isinstance(document, list):  # before PyTorch 2.0: the segments alone
         document = {"segments": document, "device_traces": []}
     if not isinstance(document, dict) or not isinstance(document.get("segments"), list):
-        raise ImportRefused("snapshot", "", "this pickle is no memory snapshot: it has no segments", _REMEDY)
+        raise ImportRefused("snapshot", "", f"this {form} is no memory snapshot: it has no segments", _REMEDY)
     segments = [one for one in document["segments"] if isinstance(one, dict)]
     histories = document.get("device_traces")
     histories = histories if isinstance(histories, list) else []

@@ -175,8 +175,7 @@ def _json(head: bytes) -> str:
     if not is_list and "log_history" in names:
         return "trainer-state"
     if not is_list and {"segments", "device_traces"}.intersection(names):
-        message = "this is a memory snapshot written as JSON"
-        raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")
+        return "snapshot"
     if not is_list and rocprof_json.KEY in names:
         return "rocprof-json"
     if not is_list and {"shared", "profiles"}.issubset(names):

@@ -7,8 +7,12 @@ fields are read here by their numbers. Pictures, histograms and graphs are passe
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -44,12 +48,15 @@ _BESIDE = (" vs samples", " vs steps")
 """Megatron-LM writes its scalars twice, the second time by samples."""
 _OWN_NAMES = {"time_metrics/end_to_end(s)": "step_time_s", "throughput(tps)": "tokens_per_s_per_gpu"}
 """Tags of torchtitan, whose rate is one GPU's (torchtitan/components/metrics.py)."""
+_DOWNLOADED = b"Wall time,Step,Value"
+"""The first line of what TensorBoard's page downloads of one scalar."""
+_DOWNLOADED_TAG = re.compile(r"tag-(.{1,80}?)(?: ?\(\d+\))?\.csv$")
 _REMEDY = "Copy the events.out.tfevents file again, whole, once the run is over."
 
 
 def is_events(head: bytes) -> bool:
     """Whether a file begins with the record that names the version of event files."""
-    return b"brain.Event:" in head[:64]
+    return b"brain.Event:" in head[:64] or head.startswith(_DOWNLOADED)
 
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
@@ -59,8 +66,8 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     content = source.read(FORMAT, _MOST_BYTES)
     whole = True
     try:
-        for record in _records(content):
-            wall_s, step, values = _event(record)
+        csv_of_one = content.startswith(_DOWNLOADED)
+        for wall_s, step, values in _downloaded(content, filename) if csv_of_one else map(_event, _records(content)):
             for tag, value in values:
                 if isinstance(value, str):
                     said.setdefault(tag.removesuffix(_OF_TEXT), value)
@@ -146,6 +153,13 @@ def _records(content: bytes) -> Iterator[bytes]:
             raise ValueError
         yield content[begin:end]
         at = end + _CHECK_BYTES
+
+
+def _downloaded(content: bytes, filename: str) -> Iterator[tuple[float, int, list[tuple[str, float | str]]]]:
+    """The same of a CSV of one scalar, whose tag is in the file's name (``run-train-tag-step_time.csv``)."""
+    tag = found[1] if (found := _DOWNLOADED_TAG.search(filename)) else "value"
+    for wall_s, step, value in itertools.islice(csv.reader(io.StringIO(content.decode("utf-8", "replace"))), 1, None):
+        yield float(wall_s), int(step), [(tag, float(value))]
 
 
 def _event(record: bytes) -> tuple[float, int, list[tuple[str, float | str]]]:

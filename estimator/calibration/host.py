@@ -44,7 +44,7 @@ BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
 BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s",
-        "host_dtensor_op_s", "host_graph_forward_s", "host_graph_backward_s")  # fmt: skip
+        "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s", "host_graph_backward_s")  # fmt: skip
 """Constants that follow the bare launch where they were not probed."""
 
 
@@ -94,6 +94,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_tensor_s", tensors, "optimizers of small tensors")
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
+    missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
     for name, values in per_runtime_s(runtimes).items():
         keep(name, values, RUNTIMES[name])
     if launches:

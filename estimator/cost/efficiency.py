@@ -128,6 +128,7 @@ class Efficiencies:
     host_fsdp_backward_s: float
     host_dtensor_s: float
     host_dtensor_op_s: float
+    host_dtensor_value_s: float
     host_graph_forward_s: float
     host_graph_backward_s: float
     host_put_off_s: float

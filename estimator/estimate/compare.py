@@ -6,7 +6,7 @@ A prediction and a measurement end in the same names (estimator.scenario.breakdo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ class Item:
     status: str = "ok"
     scenario: dict[str, Any] = field(default_factory=dict)
     host_wait_by_phase_s: dict[str, float] = field(default_factory=dict)
+    exposed_by_phase_s: dict[str, float] = field(default_factory=dict)
     disturbance: float = 0.0
     subject: str = ""
     spent: tuple[Spent, ...] = ()
@@ -115,6 +116,7 @@ def of_estimate(estimate: Estimate, scenario: Scenario, label: str) -> Item:
         ),
         scenario=scenario_to_json(scenario),
         host_wait_by_phase_s=dict(estimate.host_wait_by_phase_s),
+        exposed_by_phase_s=exposed_by_phase_s(estimate),
         spent=spent_of_prediction(estimate.breakdown_s, estimate.ops, estimate.collectives),
     )
 
@@ -133,6 +135,7 @@ def of_expected(found: Expected, measurement: Measurement, label: str) -> Item:
         memory=ComparedMemory(peak_bytes=own.memory.peak_bytes or None, capacity_bytes=own.memory.capacity_bytes),
         scenario=dict(measurement.scenario),
         host_wait_by_phase_s=dict(own.host_wait_by_phase_s),
+        exposed_by_phase_s=exposed_by_phase_s(own),
         subject="" if measurement.scenario else measurement.id,
         spent=spent_of_prediction(own.breakdown_s, own.ops, own.collectives),
     )
@@ -185,13 +188,14 @@ def of_measurement(measurement: Measurement) -> Item:
 def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
     """Subtract the baseline from every item, like from like."""
     assert 0 <= baseline < len(items), "the baseline must be one of the items"
-    notes = []
-    # A timer around a phase counts the device's waiting for the host into it; a prediction must then do the same
-    if any(item.kind == "measured" and item.phases_s and not item.phases_s.get(Phase.HOST_WAIT) for item in items):
-        folded = [fold_host_wait(item) if item.kind == "predicted" else item for item in items]
-        if any(after is not before for after, before in zip(folded, items, strict=True)):
-            notes.append("Waiting for the host is counted in the phase that waits, as the measurement has it.")
-        items = folded
+    notes: list[str] = []
+    timed = [item.phases_s for item in items if item.kind == "measured" and item.phases_s]
+    # A timer around a phase counts into it what the device waits for; a prediction must then do the same
+    if any(not phases_s.get(Phase.HOST_WAIT) for phases_s in timed):
+        items = _folded(items, fold_host_wait, "Waiting for the host", notes)
+    # where communication is told apart, none of it may show
+    if any(Phase.EXPOSED_COMMUNICATION not in phases_s for phases_s in timed):
+        items = _folded(items, fold_exposed, "Communication that shows", notes)
     base = items[baseline]
     return Comparison(
         items=tuple(items),
@@ -202,15 +206,47 @@ def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
     )
 
 
+def _folded(items: Sequence[Item], fold: Callable[[Item], Item], what: str, notes: list[str]) -> Sequence[Item]:
+    """Fold the predictions; say so where that changes any."""
+    folded = [fold(item) if item.kind == "predicted" else item for item in items]
+    if any(after is not before for after, before in zip(folded, items, strict=True)):
+        notes.append(f"{what} is counted in the phase that waits, as the measurement has it.")
+    return folded
+
+
 def fold_host_wait(item: Item) -> Item:
     """Move host wait into the phases that wait; the sum of the phases stays."""
-    wait_s = item.phases_s.get(Phase.HOST_WAIT, 0.0)
-    parts = {phase: item.host_wait_by_phase_s.get(phase, 0.0) for phase in WORK_PHASES}
-    if not wait_s or not any(parts.values()):
-        return item
-    phases_s = {name: seconds + parts.get(name, 0.0) for name, seconds in item.phases_s.items()}
-    phases_s[Phase.HOST_WAIT] = max(0.0, wait_s - sum(parts.values()))
-    return replace(item, phases_s=phases_s, host_wait_by_phase_s={})
+    phases_s = _moved(item.phases_s, Phase.HOST_WAIT, item.host_wait_by_phase_s)
+    return item if phases_s is None else replace(item, phases_s=phases_s, host_wait_by_phase_s={})
+
+
+def fold_exposed(item: Item) -> Item:
+    """Move what shows of communication into the phases that wait for it; the sum of the phases stays."""
+    phases_s = _moved(item.phases_s, Phase.EXPOSED_COMMUNICATION, item.exposed_by_phase_s)
+    return item if phases_s is None else replace(item, phases_s=phases_s, exposed_by_phase_s={})
+
+
+def _moved(phases_s: Mapping[str, float], name: str, by_phase_s: Mapping[str, float]) -> dict[str, float] | None:
+    """The phases with what ``name`` takes in those that wait; None where there is nothing to move."""
+    waited_s = phases_s.get(name, 0.0)
+    parts = {phase: by_phase_s.get(phase, 0.0) for phase in WORK_PHASES}
+    if not waited_s or not any(parts.values()):
+        return None
+    moved = {phase: seconds + parts.get(phase, 0.0) for phase, seconds in phases_s.items()}
+    moved[name] = max(0.0, waited_s - sum(parts.values()))
+    return moved
+
+
+def exposed_by_phase_s(estimate: Estimate) -> dict[str, float]:
+    """What shows of communication by the phase that waits for it, s; the parts add to what shows of the step."""
+    shown_s = estimate.phases_s.get(Phase.EXPOSED_COMMUNICATION, 0.0)
+    # of an op list the queue shows communication, not its collectives: each shows its share
+    told = math.fsum(one.exposed_s for one in estimate.collectives) > 0
+    weights: dict[str, float] = {}
+    for one in estimate.collectives:
+        weights[one.phase] = weights.get(one.phase, 0.0) + (one.exposed_s if told else one.seconds)
+    whole = math.fsum(weights.values())
+    return {phase: shown_s * weight / whole for phase, weight in weights.items()} if whole > 0 else {}
 
 
 def differences(scenarios: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:

@@ -146,7 +146,8 @@ def causes(a: Told, b: Told) -> tuple[Cause, ...]:
             found += _of_category(_named(a.spent, category), _named(b.spent, category), category)
     elif a.phases_s and b.phases_s:
         both = [name for name in PHASES if name in a.phases_s and name in b.phases_s]
-        sides = [(name, a.phases_s[name], b.phases_s[name]) for name in both]
+        of_a, of_b = _within(a.phases_s, a.step_time_s), _within(b.phases_s, b.step_time_s)
+        sides = [(name, of_a[name], of_b[name]) for name in both]
         found = [Cause(name=name, seconds=t_b - t_a, a_s=t_a, b_s=t_b) for name, t_a, t_b in sides if t_a or t_b]
     a_rest_s = a.step_time_s - math.fsum(_told(found, "a_s"))
     b_rest_s = b.step_time_s - math.fsum(_told(found, "b_s"))
@@ -154,6 +155,12 @@ def causes(a: Told, b: Told) -> tuple[Cause, ...]:
     if found and abs(untold_s) <= NOTHING_FRAC * max(a.step_time_s, b.step_time_s):
         return tuple(found)
     return (*found, Cause(name=UNTOLD, seconds=untold_s, a_s=a_rest_s, b_s=b_rest_s))
+
+
+def _within(phases_s: Mapping[str, float], step_time_s: float) -> dict[str, float]:
+    """Phases, s; as shares of the step where they add to more: the medians of each do, and figures of few digits."""
+    share = min(1.0, step_time_s / (math.fsum(phases_s.values()) or math.inf))
+    return {name: seconds * share for name, seconds in phases_s.items()}
 
 
 def _told(found: Sequence[Cause], letter: str) -> list[float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import DTENSOR_DISPATCHES, DTENSOR_NORM_KERNELS, slowest_rank
+from estimator.cost.host import DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
@@ -75,7 +75,12 @@ def limits(
     name, value = binding(breakdown_s, launched)
     share = value / step_s
     shown = SHOWN_CATEGORIES[name]
-    sentence = f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {shown.binds}"
+    # what the host takes to launch and what the device waits for it are two figures: each says which it is
+    waits_s = breakdown_s[name] if launched.seconds and name == Category.HOST else 0.0
+    waits = f" to launch it, and the chip waits {seconds(waits_s)} of that" if waits_s else ""
+    sentence = (
+        f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}){waits}. {shown.binds}"
+    )
     exposed_s = launched.communication_s if launched.seconds else breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         shows = [one for one in collectives if not launched.seconds or one.axis not in AXES_IN_LINE]
@@ -187,23 +192,26 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
     if slower > 1.0:
         said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
     found = [f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
-    return found + _dispatch(scenario, e, float(part.products))
+    return found + _dispatch(scenario, e, float(part.products), float(part.split_s), slower)
 
 
-def _dispatch(scenario: Scenario, e: Efficiencies, products: float) -> list[str]:
-    """Where DTensor's dispatch is what the host takes so long for: its price, and the ways around it."""
+def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: float, slower: float) -> list[str]:
+    """Where DTensor's dispatch is what the host takes so long for: all of it, its price, and the ways around it."""
     training, plan = scenario.training, scenario.plan
     if plan.tp == 1 or not training.traits.dtensor or not e.host_dtensor_s:
         return []
     product_s = e.host_dtensor_s
     norms = f", and {seconds(product_s / DTENSOR_NORM_KERNELS)} a kernel of a norm" if plan.sequence_parallel else ""
+    mean = " on the mean host" if slower > 1.0 else ""
+    again = "" if plan.recompute == "none" else ", and once more where they are recomputed"
     ways = "a larger micro-batch pays it less often, Megatron's layers do without it"
     if training.traits.host == "eager" and not training.compile:
         ways += ", and compiling saves other launches"
     return [
-        f"Part of that is DTensor's dispatch, which finds the layout of every split tensor in Python:"
-        f" {seconds(product_s)} for each of a micro-batch's {products:,.0f} products in forward and again in backward,"
-        f" or {seconds(product_s / DTENSOR_DISPATCHES)} an op{norms}; {ways}."
+        f"Of that, {seconds(slower * split_s)} are DTensor's dispatch, which finds the layout of every split tensor in"
+        " Python:"
+        f" {seconds(product_s)}{mean} for each of a micro-batch's {products:,.0f} products in forward and again in"
+        f" backward{again}{norms}. The rest launches kernels. A way around it: {ways}."
     ]
 
 

@@ -308,6 +308,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     sharded = np.asarray(e_all.host_sharded_tensor_s, dtype=float)
     for index, (tensors, dtensors) in _walks(found).items():
         host[:, index] += tensors * walk + dtensors * sharded + np.asarray(e_all.host_optimizer_s, dtype=float)
+    host[:, _new_values(found)] += np.reshape(np.asarray(e_all.host_dtensor_value_s, dtype=float), (-1, 1))
     handing, gradients = _gradients(found) if counted else ([], 0.0)
     host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
     begun, backward = _graphs(found)
@@ -406,6 +407,20 @@ def _walks(found: Recorded) -> Mapping[int, tuple[int, int]]:
                 tensors = tensors_of(signature)
                 walks[first] = max(walks.get(first, (0, 0)), (tensors, tensors if call.dtensor else 0))
     return walks
+
+
+def _new_values(found: Recorded) -> list[int]:
+    """Calls that give a layout of DTensors a number which it has not seen: AdamW's step size, another at each step.
+
+    DTensor looks up how an op is laid out by its operands' layouts and by the numbers named to it, so that each new
+    one is worked out anew, once for all tensors of a layout.
+    """
+    first: dict[int, int] = {}
+    for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
+        apart = phase == Phase.OPTIMIZER and call.dtensor and not call.compiled
+        if apart and plain(found.found.of(call).op).rstrip("_") == "addcdiv":
+            first.setdefault(call.signature, index)
+    return list(first.values())
 
 
 def score_shapes(found: OpList) -> frozenset[tuple[int, int, int]]:

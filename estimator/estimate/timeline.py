@@ -99,10 +99,10 @@ def _of_rank(found: Assembled, one: Pass) -> Timeline:
     folded = ""
     if drawn > MOST_BLOCKS:
         runs = {phase: [_merged(run) for run in some] for phase, some in runs.items()}
-        folded = "kernels of a layer together, by category"
+        folded = "each layer by category"
     if m * sum(len(run.ops) + len(run.messages) for some in runs.values() for run in some) > MOST_BLOCKS:
         runs = {phase: [_together(some, phase)] for phase, some in runs.items()}
-        folded = "all layers of a micro-batch together, by category"
+        folded = "each micro-batch by category"
     blocks: list[Block] = []
     now = 0.0
     every = setting.plan.sharding in ("zero2", "zero3", "fsdp")

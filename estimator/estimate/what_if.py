@@ -49,8 +49,15 @@ PRODUCTS = (
 
 
 def with_products_in(precision: str) -> Callable[[OpList], OpList]:
-    """Products in another precision, all else as it was: "fp8", "bf16", "fp16", "tf32" or "fp32"."""
-    types = {"fp8": "float8_e4m3fn", "bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+    """Products in another precision, all else as it was: "fp4", "fp8", "bf16", "fp16", "tf32" or "fp32"."""
+    types = {
+        "fp4": "float4_e2m1fn",
+        "fp8": "float8_e4m3fn",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "tf32": "float32",
+        "fp32": "float32",
+    }
     if precision not in types:
         remedy = f"One of: {', '.join(types)}."
         raise InputProblems([Problem(field="precision", message=f"is {precision!r}", remedy=remedy)])
@@ -202,6 +209,7 @@ CHANGES: Mapping[str, ListChange] = {
     "no-communication": ListChange(label="no exposed communication", of=without_communication),
     "compile": ListChange(label="compiled", of=compiled),
     "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
+    "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4")),
     "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8")),
     "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16")),
     "tf32-products": ListChange(label="products in tf32", of=with_products_in("tf32")),

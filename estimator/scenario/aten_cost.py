@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from estimator.scenario.units import Number
 
@@ -15,18 +15,19 @@ FACTORS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "addbmm": 1, "mv": 0, "d
 BY_LENGTH = ("_flash_attention_", "_efficient_attention_")
 """Attention ops whose tensors have the sequence before the heads."""
 
-ELEMENT_BYTES = {
+ELEMENT_BYTES: Mapping[str, float] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1, "float4_e2m1fn": 0.5,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
 }  # fmt: skip
-"""Bytes of one element, by dtype as torch prints it."""
+"""Bytes of one element, by dtype as torch prints it; its own float4_e2m1fn_x2 holds two numbers in one."""
 
 PROFILED_TYPES = {
     "double": "float64", "float": "float32", "c10::half": "float16", "half": "float16", "c10::bfloat16": "bfloat16",
     "long": "int64", "long int": "int64", "int": "int32", "short": "int16", "short int": "int16",
     "signed char": "int8", "unsigned char": "uint8", "c10::float8_e4m3fn": "float8_e4m3fn",
-    "c10::float8_e5m2": "float8_e5m2",
+    "c10::float8_e5m2": "float8_e5m2", "c10::float4_e2m1fn_x2": "float4_e2m1fn_x2",
 }  # fmt: skip
 """The types of C++ as profilers write them, in lower case, and torch's own names for them."""
 
@@ -105,7 +106,7 @@ def convolution_flops(leaving: Sequence[int], weight: Sequence[int], passes: int
     return 2.0 * passes * math.prod(leaving) * math.prod(weight[1:])
 
 
-def element_bytes(dtype: str) -> int | None:
+def element_bytes(dtype: str) -> float | None:
     """Bytes of one element of a type, as torch or a profiler names it; None where it is unknown."""
     return ELEMENT_BYTES.get(torch_name(dtype))
 
@@ -114,6 +115,11 @@ def torch_name(dtype: str) -> str:
     """The name that torch prints for a type, whoever wrote it."""
     found = dtype.removeprefix("torch.")
     return PROFILED_TYPES.get(found.lower(), found)
+
+
+def packed_elements(dtype: str) -> int:
+    """Numbers that one element of a type holds: two of float4_e2m1fn_x2."""
+    return 2 if torch_name(dtype).endswith("_x2") else 1
 
 
 def plain(op: str) -> str:
@@ -148,5 +154,5 @@ def _factors(name: str, shapes: Shapes) -> tuple[Sequence[int], Sequence[int]]:
     return (shapes[skip], shapes[skip + 1]) if len(shapes) > skip + 1 else ((), ())
 
 
-def _element_bytes(types: Sequence[str], index: int) -> int | None:
+def _element_bytes(types: Sequence[str], index: int) -> float | None:
     return element_bytes(types[index]) if index < len(types) else None

@@ -17,6 +17,7 @@ from estimator.scenario.units import counted
 T = TypeVar("T")
 
 _LARGEST = 1e18
+_SINGLE = frozenset((int, float, bool, str))
 
 
 def spec(
@@ -64,6 +65,32 @@ def types_of(cls: type[Any]) -> dict[str, Any]:
     return found
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What a field takes, looked up once a class rather than with every value."""
+
+    kind: Any
+    metadata: Mapping[str, Any]
+    required: bool
+
+
+_known: dict[type[Any], dict[str, _Known]] = {}
+
+
+def _fields_of(cls: type[Any]) -> dict[str, _Known]:
+    """Return the fields of a class by name."""
+    found = _known.get(cls)
+    if found is None:
+        hints, none = types_of(cls), dataclasses.MISSING
+        found = _known[cls] = {
+            f.name: _Known(
+                kind=hints[f.name], metadata=f.metadata, required=f.default is none and f.default_factory is none
+            )
+            for f in dataclasses.fields(cls)
+        }
+    return found
+
+
 MOST_NAMED = 16
 """Unknown keys of one object that are described one by one: each is compared with every known one."""
 
@@ -91,17 +118,29 @@ def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -
     if not isinstance(data, Mapping):
         problems.append(Problem(field=where or "(document)", message="must be a JSON object", remedy="Write {...}."))
         return {}
-    hints = types_of(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls)}
+    fields = _fields_of(cls)
     problems += unknown_keys(where, data, fields)
     values: dict[str, Any] = {}
     for name, field in fields.items():
-        path = _join(where, name)
         if name in data:
-            values[name] = _value(hints[name], data[name], path, field.metadata, problems)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            problems.append(Problem(field=path, message="is missing", remedy=_remedy(hints[name], field.metadata)))
+            value = data[name]
+            if not _stands(field.kind, value, field.metadata):
+                value = _value(field.kind, value, _join(where, name), field.metadata, problems)
+            values[name] = value
+        elif field.required:
+            remedy = _remedy(field.kind, field.metadata)
+            problems.append(Problem(field=_join(where, name), message="is missing", remedy=remedy))
     return values
+
+
+def _stands(kind: Any, value: object, metadata: Mapping[str, Any]) -> bool:
+    """Whether a value is one number, text or truth of its kind and legal as it is, as most are."""
+    if type(value) is not kind or kind not in _SINGLE:
+        return False
+    choices = metadata.get("choices")
+    if choices and value not in choices:
+        return False
+    return kind not in (int, float) or _within(value, metadata)
 
 
 def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], problems: list[Problem]) -> Any:
@@ -133,15 +172,17 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         problems.append(
             Problem(field=path, message=f"{shown(value)} is not known", remedy=f"{hint}One of: {', '.join(choices)}.")
         )
-    if kind in (int, float) and isinstance(value, (int, float)):
+    if kind in (int, float) and isinstance(value, (int, float)) and not _within(value, metadata):
         low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
-        # One comparison also refuses nan, infinities and whole numbers that no float can hold.
-        if not (-_LARGEST if low is None else low) <= value <= high:
-            problems.append(
-                Problem(field=path, message=f"{shown(value)} is out of range", remedy=_range(kind, low, high))
-            )
-            return value
+        problems.append(Problem(field=path, message=f"{shown(value)} is out of range", remedy=_range(kind, low, high)))
+        return value
     return float(value) if kind is float and isinstance(value, (int, float)) else value
+
+
+def _within(value: Any, metadata: Mapping[str, Any]) -> bool:
+    low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
+    # One comparison also refuses nan, infinities and whole numbers that no float can hold.
+    return bool((-_LARGEST if low is None else low) <= value <= high)
 
 
 def _is(kind: Any, value: object) -> bool:

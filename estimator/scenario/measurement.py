@@ -26,6 +26,10 @@ class Origin:
     version: str = ""
 
 
+BATCH_GUESSED = "batch-guessed"
+"""Code of the warning that says why the batch of a log may be another."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Warning:
     """Something a reader of the numbers must know: a stable code, a sentence, and the place in the source."""

@@ -11,7 +11,7 @@ LEFT_OUT = "left_out"
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """Blocks as columns: lane (an index into ``lanes``), kind (a category, a pass or ``LEFT_OUT``), name, start and end.
+    """Blocks as columns: lane (an index into ``lanes``), kind (a category, a pass, ``LEFT_OUT``), name, start, end.
 
     ``memory``: (seconds, bytes held), of a prediction those of one rank of the fullest stage, straight between them;
     ``capacity_bytes``: 0 where it is not known; ``folded``: what is drawn coarser than it runs.

@@ -22,7 +22,7 @@ Scale = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Seconds per micro-batch; ``products`` are the device seconds of matrix products and attention."""
+    """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's."""
 
     forward_s: Number = 0.0
     input_s: Number = 0.0
@@ -34,6 +34,7 @@ class Part:
     launches_forward: Number = 0.0
     launches_backward: Number = 0.0
     products: Number = 0.0
+    split_s: Number = 0.0
     inline_forward_s: Number = 0.0
     inline_backward_s: Number = 0.0
 
@@ -60,9 +61,12 @@ def part_of(
         ranks = maximum(ranks, message.host)
     split = split_products_s(training, ranks, work.products, e)
     again = split_products_s(training, ranks, work.products_again, e)
+    norms_s: Number = 0.0
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
         for phase, launched in work.norm_launches.items():
-            host[phase] += split_norms_s(training, ranks, launched, e)
+            each = split_norms_s(training, ranks, launched, e)
+            host[phase] += each
+            norms_s = norms_s + each
     return Part(
         forward_s=forward,
         input_s=towards_input,
@@ -78,6 +82,7 @@ def part_of(
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
         products=work.products,
+        split_s=2.0 * split + again + norms_s,
     )
 
 

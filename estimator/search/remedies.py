@@ -12,6 +12,7 @@ from typing import Any
 
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.breakdown import WAITING
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
@@ -63,10 +64,14 @@ class Remedy:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedies:
-    """What binds a step, by how many bytes it does not fit (0: it does), and the remedies, best first."""
+    """What binds a step, by how many bytes it does not fit (0: it does), and the remedies, best first.
+
+    ``binds_s``: of the step; ``waits``: in which the device does nothing of its own.
+    """
 
     binds: str
     binds_s: float
+    waits: bool
     over_bytes: float
     tried: int
     best: tuple[Remedy, ...]
@@ -93,6 +98,7 @@ def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None)
     return Remedies(
         binds=own.binds,
         binds_s=own.breakdown_s[own.binds],
+        waits=own.binds in WAITING,
         over_bytes=max(own.memory.reserved_bytes - own.memory.capacity_bytes, 0.0),
         tried=tried,
         best=_chosen(found),

@@ -43,6 +43,7 @@ _ZERO = re.compile(
     r"(?:deepspeed-|ds-)?(?:zero-?)(?:stage-?)?([0-3])|(?:deepspeed|ds)-(?:stage-?)?([0-3])|stage-?([0-3])"
 )
 YES = ("true", "1", "yes", "y", "on", "x", "✓", "✔")
+NO = ("false", "0", "no", "n", "off", "none", "✗", "✘")
 
 NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\b", re.I)
 """Optimizers that notes name; every other row has AdamW."""
@@ -105,6 +106,7 @@ HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
 def precision_of(text: str) -> str:
     """Return the precision of a spelling; "" where it is none."""
     word = re.sub(r"[\s_+]+", "-", re.sub(r"\(.*?\)", "", text.lower()).strip())
+    word = word.removesuffix("-training").removesuffix("-precision")
     plain = word.removesuffix("-true")  # Lightning's word for all numbers being of that precision
     return PRECISIONS.get(word, "") or {"16": "fp16", "32": "fp32"}.get(plain, plain if plain in PEAK_FIELD else "")
 
@@ -144,6 +146,11 @@ def is_out_of_memory(text: str) -> bool:
 def says_yes(text: str) -> bool:
     """Whether a cell says yes, in one of the usual words."""
     return text.strip().lower() in YES
+
+
+def says_no(text: str) -> bool:
+    """Whether a cell says no, in one of the usual words."""
+    return text.strip().lower() in NO
 
 
 def flag(text: str, default: bool) -> bool:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode
@@ -26,6 +26,9 @@ from estimator.scenario.problems import InputProblems, Problem
 from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
 from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
 from runners.program.peers import Peers
+
+if TYPE_CHECKING:
+    from runners.program.recording import Recording
 
 CHIP = "h100-sxm"
 NO_CUDA = ("cpu", "tpu")
@@ -150,11 +153,8 @@ def _chosen(options: argparse.Namespace) -> ProgramOptions:
     return decode(ProgramOptions, given)
 
 
-Assume = Callable[[str], None]
-
-
 def run(
-    program: Callable[[Assume], Any],
+    program: Callable[[Recording], Any],
     *,
     chip: Chip,
     peers: Peers,
@@ -168,7 +168,7 @@ def run(
 ) -> OpList:
     """Run a program and return the op list of its last step; raise ProgramFailed.
 
-    ``program`` is given what states an assumption; ``own``: it is code of the user's, who can mend it; ``loops``: it
+    ``program`` is given what records it; ``own``: it is code of the user's, who can mend it; ``loops``: it
     has a loop of its own, so that a step begins while the device still works off the one before.
     It takes this process over for good: torch knows no other device from then on.
     """
@@ -185,7 +185,7 @@ def run(
     # what fails on shapes is raised as well, and some of it is tried on purpose
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     torch.set_num_threads(1)  # what is computed for real is small: a second thread would but wait, at full load
-    recording = Recording()
+    recording = Recording(steps=steps)
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
@@ -197,7 +197,7 @@ def run(
     recording.modules.install()
     try:
         with route:
-            program(recording.assume)
+            program(recording)
     except Finished:
         pass
     except InputProblems:
@@ -251,7 +251,7 @@ def _checked(options: argparse.Namespace) -> Chip:
     return chip
 
 
-def _program(options: argparse.Namespace) -> Callable[[Assume], Any]:
+def _program(options: argparse.Namespace) -> Callable[[Recording], Any]:
     """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
     path = Path(options.program)
     if options.as_module:
@@ -269,25 +269,29 @@ def _program(options: argparse.Namespace) -> Callable[[Assume], Any]:
     chosen, hf = _chosen(options), "" if options.hf is None else str(options.hf)
     sys.path.insert(0, str(Path.cwd()))
 
-    def program(assume: Assume) -> None:
+    def program(recording: Recording) -> None:
         from runners.program_of import program_of
 
         made = program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel)
         for note in made.notes:
-            assume(note)
+            recording.assume(note)
         if (options.world_size or 0) > 1:
             import torch
             from torch.nn.parallel import DistributedDataParallel
 
             torch.distributed.init_process_group("nccl")
             made.module = DistributedDataParallel(made.module)
-        train(made)
+        train(made, recording)
 
     return program
 
 
-def train(program: Any) -> None:
-    """Train without an end, as ``step`` measures it; the trace ends it."""
+def train(program: Any, recording: Recording) -> None:
+    """Train without an end, as ``step`` measures it; the trace ends it.
+
+    Nobody will have a list of the steps before the last: of them is kept only what that begins with.
+    """
+    recording.drops = recording.steps > 1
     scaler = program.scaler
     while True:
         loss = program.loss(program.batch)

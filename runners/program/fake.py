@@ -39,6 +39,8 @@ from runners.program.recording import Finished, Recording
 
 _HERE = torch.device("cpu")
 
+LOADS = "what its data loader reads, decodes and augments has no time here: a step that waits for it takes longer"
+
 
 class Route:
     """All that makes this process run CUDA programs on shapes; it is for good: such a process does nothing else."""
@@ -174,6 +176,7 @@ def _patch_devices(route: Route) -> None:
 
     def batch(self: Any) -> Any:
         # What workers do costs the program's own process nothing.
+        route.recording.assume(LOADS)
         before = route.recording.dispatches
         found = following(self)
         if getattr(self, "_elsewhere", False):

@@ -74,7 +74,7 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     Where values are not known, a mask holds everywhere, unless it comes from one_hot, of which each class has an equal
     part; values are all different; what is repeated is repeated once.
     """
-    rule = _RULES.get(func)
+    rule = _RULES.get(id(func))
     if rule is None:
         return NotImplemented
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
@@ -101,7 +101,7 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 def awaits_its_size(func: Any, kwargs: Any) -> bool:
     """Whether the host waits for an op's kernels, to make room for their result."""
-    return func in _RULES and not kwargs.get("output_size")
+    return id(func) in _RULES and not kwargs.get("output_size")
 
 
 def _is_sized_by_data(func: Any, kwargs: Any) -> bool:
@@ -177,15 +177,16 @@ _FIXED = (
 )
 _aten = torch.ops.aten
 _RULES = {
-    _aten.nonzero.default: _nonzero,
-    _aten.masked_select.default: _masked_select,
-    _aten._unique2.default: _unique,
-    _aten.unique_consecutive.default: _unique,
-    _aten.repeat_interleave.Tensor: _repeat,
-    _aten.bincount.default: _bincount,
-    _aten._ctc_loss.default: _ctc_loss,
-    _aten._ctc_loss.Tensor: _ctc_loss,
+    id(_aten.nonzero.default): _nonzero,
+    id(_aten.masked_select.default): _masked_select,
+    id(_aten._unique2.default): _unique,
+    id(_aten.unique_consecutive.default): _unique,
+    id(_aten.repeat_interleave.Tensor): _repeat,
+    id(_aten.bincount.default): _bincount,
+    id(_aten._ctc_loss.default): _ctc_loss,
+    id(_aten._ctc_loss.Tensor): _ctc_loss,
 }
+"""By identity, as ops live as long as torch: to hash one is a call of Python, and each op asks several tables."""
 _SIZED_OTHERWISE = {_aten.bincount.default, _aten._ctc_loss.default, _aten._ctc_loss.Tensor}
 """Whose size does not follow from data: that of bincount is its minlength."""
 

@@ -94,11 +94,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
-        if self.recording.backward and func in _IN_PLACE_BACKWARD:
+        if self.recording.backward and id(func) in _IN_PLACE_BACKWARD:
             if func is aten.index_put.default:  # whose indices are not checked there: the host would wait
                 kwargs = {**kwargs, "unsafe": True}
                 args = (args[0], self._beside(args[1]), *args[2:])
-            func = _IN_PLACE_BACKWARD[func]
+            func = _IN_PLACE_BACKWARD[id(func)]
         elif self.recording.backward and func is aten.add.Tensor and accumulation.in_place(args, self._alone):
             func = func if self.recording.is_compiled() else aten.add_.Tensor  # a compiler's sums are new
         schema = self.schema(func)
@@ -115,7 +115,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return _alike(self, func, *args, **kwargs)
             return self.fakes.dispatch(func, types, args, kwargs)
         tensors = _tensors(args, kwargs)
-        on_device = any(is_on_device(tensor) for tensor in tensors)
+        inputs = [tensor for tensor in tensors if is_on_device(tensor)]
+        on_device = bool(inputs)
         if kwargs.get("pin_memory"):  # which asks for an accelerator's memory of the host
             kwargs = {**kwargs, "pin_memory": False}
         device = kwargs.get("device")
@@ -134,25 +135,32 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         special = _SPECIAL.get(id(func))
         if special is not None:
             return special(self, func, args, kwargs)
-        if func in _INDEXED and is_on_device(args[0]):
+        if id(func) in _INDEXED and is_on_device(args[0]):
             args = (args[0], self._sent(args[1], args[0]), *args[2:])
-        result = self._on_fakes(func, types, args, kwargs)
-        self.note(schema, func, args, kwargs, tensors, result)
+            result = self._on_fakes(func, types, args, kwargs)
+        else:
+            result = self._on_fakes(func, types, args, kwargs, tensors)
+        if not schema.view:
+            self._note(schema, args, kwargs, inputs, result)
         if placeholders.awaits_its_size(func, kwargs):
             self.recording.sync()
         return result
 
     def note(self, schema: Schema, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result: Any) -> None:
         """Take up the memory that an op made, and its kernel."""
-        if schema.view:
-            return
-        outputs = [tensor for tensor in leaves(result) if is_on_device(tensor)]
+        if not schema.view:
+            self._note(schema, args, kwargs, [tensor for tensor in tensors if is_on_device(tensor)], result)
+
+    def _note(self, schema: Schema, args: Any, kwargs: Any, inputs: list[torch.Tensor], result: Any) -> None:
+        given = (result,) if type(result) is FakeTensor else leaves(result)
+        outputs = [tensor for tensor in given if is_on_device(tensor)]
         recording = self.recording
-        inputs = [tensor for tensor in tensors if is_on_device(tensor)]
         phase = recording.phase(inputs)
         for tensor in outputs:
             recording.storages.add(tensor, phase)
-        if schema.launches and any(tensor.numel() for tensor in outputs or inputs):
+        if recording.drops:
+            recording.drop()
+        elif schema.launches and any(tensor.numel() for tensor in outputs or inputs):
             recording.record("kernel", schema.name, inputs, outputs, schema.arguments(args, kwargs))
 
     def _beside(self, places: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
@@ -169,8 +177,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an op on shapes alone, unrecorded."""
         return self._on_fakes(func, (FakeTensor,), args, kwargs)
 
-    def _on_fakes(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        tensors = _tensors(args, kwargs)
+    def _on_fakes(
+        self, func: Any, types: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor] | None = None
+    ) -> Any:
+        if tensors is None:
+            tensors = _tensors(args, kwargs)
         for tensor in tensors:
             if type(tensor) is FakeTensor and tensor.constant is not None:
                 tensor.constant = None  # else the op runs for real, on a device that is not there
@@ -187,11 +198,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise
             found = zeros.shaped(self.fakes, func, args, kwargs)
         if found is not None:
-            results = list(leaves(found))
+            results: list[torch.Tensor] = [found] if type(found) is FakeTensor else list(leaves(found))
             values.carry(func, given, kwargs, tensors, results)
             varying.carry(self.recording, func, args, tensors, results)
         density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
-        if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
+        if density is not None and type(found) is FakeTensor and id(func) in _KEEPS_DENSITY:
             found.density = density  # type: ignore[attr-defined]
         return found
 
@@ -223,24 +234,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 _IN_PLACE_BACKWARD = {
-    aten.index_put.default: aten._index_put_impl_.default,
-    aten.scatter.src: aten.scatter_.src,
-    aten.scatter.value: aten.scatter_.value,
-    aten.scatter_add.default: aten.scatter_add_.default,
-    aten.index_add.default: aten.index_add_.default,
+    id(aten.index_put.default): aten._index_put_impl_.default,
+    id(aten.scatter.src): aten.scatter_.src,
+    id(aten.scatter.value): aten.scatter_.value,
+    id(aten.scatter_add.default): aten.scatter_add_.default,
+    id(aten.index_add.default): aten.index_add_.default,
 }
 """What gradients write in place to zeros of their own, unless a tensor is of a subclass, as fakes are."""
 
-_INDEXED = {
+_INDEXED = set(map(id, (
     aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default,
-}  # fmt: skip
+)))  # fmt: skip
 
-_KEEPS_DENSITY = {
+_KEEPS_DENSITY = set(map(id, (
     aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
     aten.squeeze.dim, aten.unsqueeze.default, aten.transpose.int, aten.alias.default, aten.detach.default,
     aten.clone.default, aten._unsafe_view.default, aten.slice.Tensor, aten.ne.Scalar, aten.eq.Scalar, aten.gt.Scalar,
     aten.index_select.default, aten.squeeze.default, aten.expand.default,
-}  # fmt: skip
+)))  # fmt: skip
 """As dense as what they are made from."""
 
 

@@ -25,9 +25,13 @@ class Finished(BaseException):
 
 
 class Recording:
-    """The calls of the present step, and where in the program it is."""
+    """The calls of the present step, and where in the program it is.
 
-    def __init__(self) -> None:
+    ``steps``: how many run, of which the last is kept; ``drops``: calls are not recorded, as nobody will have them.
+    """
+
+    def __init__(self, steps: int = 2) -> None:
+        self.steps = steps
         self.calls: list[Call] = []
         self.storages = Storages(lambda: len(self.calls))
         self.modules = ModulePaths(self._at_root)
@@ -42,7 +46,7 @@ class Recording:
         self.dispatches = self.dtensor = self.graphs = 0
         self.bare = 0
         self.step = 0
-        self.ends = False
+        self.ends = self.drops = False
         self.by_hand = False
         self.world_size = 1
         self.at_backward: Callable[[], None] = lambda: None
@@ -85,6 +89,7 @@ class Recording:
 
     def restart(self) -> None:
         """A step begins: what was recorded until now is dropped."""
+        self.drops = False
         self.step += 1
         self._before = self._found()
         self.calls.clear()
@@ -109,6 +114,8 @@ class Recording:
         stream: int | None = None,
     ) -> int:
         """Append a kernel or a collective; return its index."""
+        if self.drops:
+            return self.drop()
         where = tuple(map(self._seen, inputs))
         found = tuple(map(self._seen, outputs))
         key = (op, where, found, arguments)
@@ -139,6 +146,11 @@ class Recording:
             varies=max(varying.of(inputs), default=0),
         )
         return self._append(call)
+
+    def drop(self) -> int:
+        """What runs now is no call of a list that anybody will have; return no index."""
+        self.dispatches = self.dtensor = self.graphs = 0
+        return NONE
 
     def is_compiled(self) -> bool:
         """Whether what runs now stands in a compiled region, or is the gradient of what does."""
@@ -244,6 +256,8 @@ class Recording:
     def _append(self, call: Call) -> int:
         if self.ends:  # what a program does while it is taken down is no part of a step
             return self._last.get(call.stream, NONE)
+        if self.drops:
+            return self.drop()
         index = len(self.calls)
         self.calls.append(call)
         self._last[call.stream] = index

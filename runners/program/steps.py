@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -161,7 +162,8 @@ class Steps:
                 trained.pop(id(part), None)
         whole = sum(map(_elements, found.values())) + sum(sum(one._numels) for one in flat)
         every = sum(map(_elements, trained.values())) + sum(sum(one._numels) for one in flat if one.requires_grad)
-        held = sum(local(p).numel() for p in self._trained.values())
+        ours_of_it = self._trained or ({} if flat else trained)  # Megatron-LM steps copies that want no gradient
+        held = sum(local(p).numel() for p in ours_of_it.values())
         if 0 < held < every:
             self.recording.assume(f"of {every:,} trained parameters this rank's optimizer updates {held:,}")
         return whole, every
@@ -169,7 +171,14 @@ class Steps:
 
 def _elements(parameter: torch.Tensor) -> int:
     """Elements on all ranks together; of a parameter that DeepSpeed's ZeRO-3 has put away it tells by itself."""
-    return int(getattr(parameter, "ds_numel", None) or parameter.numel())
+    split = getattr(parameter, "tensor_model_parallel", False)
+    return int(getattr(parameter, "ds_numel", None) or parameter.numel()) * (_tensor_parallel_ranks() if split else 1)
+
+
+def _tensor_parallel_ranks() -> int:
+    """Ranks among which Megatron-LM splits a parameter that says so by ``tensor_model_parallel``."""
+    groups = sys.modules.get("megatron.core.parallel_state")
+    return 1 if groups is None else int(groups.get_tensor_model_parallel_world_size())
 
 
 def _flat(roots: list[Any]) -> Iterator[Any]:

@@ -25,6 +25,18 @@ class Held:
     weight: int = NONE
 
 
+class _Reference(weakref.ref[Any]):
+    """Remembers the address of a storage that is gone."""
+
+    __slots__ = ("key",)
+    key: int
+
+    def __new__(cls, storage: Any, end: Callable[[Any], None]) -> _Reference:
+        made = super().__new__(cls, storage, end)
+        made.key = storage._cdata
+        return made
+
+
 class Storages:
     """Storages of fake tensors by their identity; a weak reference tells of their end.
 
@@ -48,7 +60,7 @@ class Storages:
         if key in self._alive:
             return False
         self._take(key, storage.nbytes(), phase, kind)
-        self._references[key] = weakref.ref(storage, lambda _, key=key: self._end(key))  # type: ignore[misc]
+        self._references[key] = _Reference(storage, self._end)
         return True
 
     def mark(self, tensors: Iterable[torch.Tensor], kind: str, among: Iterable[str] | None = None) -> None:
@@ -112,7 +124,8 @@ class Storages:
         self.bytes += size
         self.peak_bytes = max(self.peak_bytes, self.bytes)
 
-    def _end(self, key: int) -> None:
+    def _end(self, reference: _Reference) -> None:
+        key = reference.key
         self._references.pop(key, None)
         held = self._alive.pop(key, None)
         if held is not None:

@@ -110,7 +110,7 @@ def carry(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result
     written = _numbered(_written(func, args, kwargs))
     if not written and all(one.numel() > LARGEST for one in results):
         return
-    found = None if func in _FILLS or not _numbered(tensors) else computed(func, args, kwargs, tensors)
+    found = None if id(func) in _FILLS or not _numbered(tensors) else computed(func, args, kwargs, tensors)
     if found is None:
         forget(written)
         _begin(func, args, kwargs, results)
@@ -134,14 +134,20 @@ def _numbered(tensors: Iterable[Any]) -> list[Any]:
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
+    places = _WRITES.get(id(func))
+    if places is None:
+        places = _WRITES[id(func)] = _writes_to(func)
     found: list[Any] = []
-    for index, name in _writes_to(func):
+    for index, name in places:
         value = args[index] if index < len(args) else kwargs.get(name)
         found += value if isinstance(value, (list, tuple)) else [value]
     return found
 
 
-@functools.cache
+_WRITES: dict[int, list[tuple[int, str]]] = {}
+"""By op, whose identity lasts."""
+
+
 def _writes_to(func: Any) -> list[tuple[int, str]]:
     listed = enumerate(func._schema.arguments)
     return [(index, one.name) for index, one in listed if one.alias_info is not None and one.alias_info.is_write]
@@ -159,7 +165,7 @@ def is_kept(tensor: torch.Tensor) -> bool:
 
 def _begin(func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
     """Say what an op gives whatever its tensors hold: filled ones, and choices."""
-    rule = _BEGINS.get(func)
+    rule = _BEGINS.get(id(func))
     if rule is None or not results or not is_kept(results[-1]):
         return
     given = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
@@ -214,21 +220,23 @@ def _overloads(name: str) -> list[Any]:
     return [getattr(packet, one) for one in packet.overloads()]
 
 
-_FILLS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
-    func: functools.partial(_filled, value=value, floats=kind != "empty")
+_FILLS: dict[int, Callable[[dict[str, Any], torch.Tensor], None]] = {
+    id(func): functools.partial(_filled, value=value, floats=kind != "empty")
     for kind, value in {"zeros": 0, "ones": 1, "empty": 0, "full": None}.items()
     for name in (kind, f"{kind}_like", f"new_{kind}")
     for func in _overloads(name)
 }
-_BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
+_BEGINS: dict[int, Callable[[dict[str, Any], torch.Tensor], None]] = {
     **_FILLS,
-    **dict.fromkeys(_overloads("arange"), _arange),
-    **dict.fromkeys((_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default), _chosen),
-    **dict.fromkeys((_aten.topk.default, _aten.multinomial.default), _chosen),
-    **dict.fromkeys((_aten.sort.default, _aten.sort.stable), functools.partial(_chosen, turned=True)),
-    **dict.fromkeys((_aten.bincount.default, _aten.histc.default), _counted),
-    _aten.mul.Tensor: _nothing,
-    **dict.fromkeys((_aten.isnan.default, _aten.isinf.default), functools.partial(_filled, value=0, floats=False)),
+    **dict.fromkeys(map(id, _overloads("arange")), _arange),
+    **dict.fromkeys(map(id, (_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)), _chosen),
+    **dict.fromkeys(map(id, (_aten.topk.default, _aten.multinomial.default)), _chosen),
+    **dict.fromkeys(map(id, (_aten.sort.default, _aten.sort.stable)), functools.partial(_chosen, turned=True)),
+    **dict.fromkeys(map(id, (_aten.bincount.default, _aten.histc.default)), _counted),
+    id(_aten.mul.Tensor): _nothing,
+    **dict.fromkeys(
+        map(id, (_aten.isnan.default, _aten.isinf.default)), functools.partial(_filled, value=0, floats=False)
+    ),
 }
 
 

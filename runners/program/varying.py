@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runners.program.recording import Recording
 
 _aten = torch.ops.aten
-_SPLITS = {_aten.split_with_sizes.default, _aten.split_with_sizes_copy.default}
+_SPLITS = {id(_aten.split_with_sizes.default), id(_aten.split_with_sizes_copy.default)}
 
 
 def mark(tensor: torch.Tensor, sizes: Iterable[int]) -> None:
@@ -47,7 +47,7 @@ def carry(
 ) -> None:
     """Mark an op's results by what it was given, or split by."""
     sizes = of(tensors)
-    if func in _SPLITS and recording.sizes_read.issuperset(args[1]):
+    if id(func) in _SPLITS and recording.sizes_read.issuperset(args[1]):
         sizes |= frozenset(args[1])
     if sizes:
         for one in results:

@@ -1,7 +1,7 @@
 /** Plans and measurements as rows of one table: columns, groups, order, and values for its chart. Pure. */
 import { bare } from "./figures/tables.js";
 import { bytes, change, percent, seconds, short, significant, when } from "./format.js";
-import { isTable, wasTraced } from "./measured.js";
+import { doubtOf, isTable, wasTraced } from "./measured.js";
 import { chips, describe, same, shortLabel } from "./scenario.js";
 import { pinned } from "./url.js";
 
@@ -51,6 +51,16 @@ function settingsOf(scenario, catalog) {
   const key = typeof model === "string" ? model : (model?.label ?? model?.name);
   if (key) found.model = catalog.models.find((one) => one.key === key)?.label ?? key;
   return found;
+}
+
+/**
+ * How far a measurement's prediction is off; null where either says nothing, as beside its own result.
+ * @param {Summary} summary @param {import("./types.js").Catalog} catalog
+ */
+export function errorOf(summary, catalog) {
+  const { predicted, step_time_s, scenario, disturbance } = summary;
+  if (!predicted || !step_time_s || disturbance || wasTraced(summary)) return null;
+  return doubtOf(/** @type {any} */ (scenario ?? {}), catalog) ? null : predicted.step_time_s / step_time_s - 1;
 }
 
 /**
@@ -124,7 +134,7 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
               : "measured",
         step_s,
         delta: (one.has_scenario || traced) && !one.disturbance ? delta(step_s) : null,
-        error: step_s && predicted && !traced && !one.disturbance ? predicted.step_time_s / step_s - 1 : null,
+        error: errorOf(one, catalog),
         tokens_per_s: step_s && perStep ? perStep / step_s : (one.tokens_per_s ?? null),
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
         peak_bytes: one.peak_bytes ?? (traced ? predicted?.peak_bytes || null : null),

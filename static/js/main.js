@@ -14,7 +14,6 @@ import { decode, unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { tellCuts } from "./views/common/cut.js";
 import { byId, h, keepInSight } from "./views/common/dom.js";
-import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
 import { createSave } from "./views/common/save.js";
 import { savePage, saveReport } from "./views/common/takeAlong.js";
@@ -23,9 +22,11 @@ import { createGlossary, explainTerms } from "./views/common/terms.js";
 import { createTour } from "./views/common/tour.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
-/** @typedef {(root: HTMLElement) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
-/** Views that are loaded when somebody goes for them. @type {Record<string, () => Promise<Create>>} */
-const OTHERS = {
+/** @typedef {{tour: () => void, choose: (letter: "A" | "B") => void}} Acts  what the page does for its views */
+/** @typedef {(root: HTMLElement, acts: Acts) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
+/** Views, loaded when somebody goes for them. @type {Record<string, () => Promise<Create>>} */
+const LOADS = {
+  explore: async () => (await import("./views/explore/explore.js")).createExplore,
   search: async () => (await import("./views/search/search.js")).createSearch,
   runs: async () => (await import("./views/runs/runs.js")).createRuns,
   measurements: async () => (await import("./views/measurements/measurements.js")).createMeasurements,
@@ -84,36 +85,44 @@ async function refreshPending() {
 }
 
 async function start() {
+  // beside the catalogue rather than after it; whether it came is seen below
+  const asked = new URLSearchParams(location.search).get("view") ?? "explore";
+  if (Object.hasOwn(LOADS, asked)) LOADS[asked]().catch(() => {});
   /** @type {import("./types.js").Catalog} */
   const catalog = await api.catalog();
   const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);
   const sample = catalog.sample?.measurement_id ?? "";
   const opened = decode(location.search, base, sample).view;
-  const first = await OTHERS[opened]?.();
+  const first = await LOADS[opened]();
   set({ catalog, base, sample });
   const unknown = unknownIn(location.search, base);
   readUrl();
-  const tour = createTour();
-  const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
+  const tour = createTour(() => make("explore"));
+  const acts = { tour: tour.start, choose: (/** @type {"A" | "B"} */ letter) => palette.side(letter) };
   const glossary = createGlossary();
   explainTerms();
   tellCuts();
   /** @type {{open: (yes: boolean) => void}[]} */
-  const panels = [explore.panel];
-  const made = new Set(["explore", opened]);
-  const keep = (/** @type {ReturnType<Create>} */ view) => view && panels.push(view.panel);
-  if (first) keep(first(byId(opened)));
-  /** Make a view that did not begin with the page, once. @param {string} view */
-  async function make(view) {
-    if (made.has(view)) return;
-    made.add(view);
-    const create = await OTHERS[view]().catch(() => null);
-    if (create) return keep(joined(() => create(byId(view))));
+  const panels = [];
+  const keep = (/** @type {ReturnType<Create>} */ view) => void (view && panels.push(view.panel));
+  keep(first(byId(opened), acts));
+  /** Views that are there or on their way. @type {Map<string, Promise<void>>} */
+  const made = new Map([[opened, Promise.resolve()]]);
+  /** @param {string} view */
+  async function add(view) {
+    const create = await LOADS[view]().catch(() => null);
+    if (create) return keep(joined(() => create(byId(view), acts)));
     // asked for again when it is opened again, or when the server is back
     made.delete(view);
-    if (state.view !== view) return;
+    if (state.view !== view) return undefined;
     toast(`${labelOf(view)} could not be loaded.`);
-    await trying(api.health());
+    return trying(api.health());
+  }
+  /** Make a view that did not begin with the page, once; done when it is there. @param {string} view */
+  function make(view) {
+    const known = made.get(view) ?? add(view);
+    made.set(view, known);
+    return known;
   }
   subscribe(["view", "online"], () => void make(state.view));
   showView();
@@ -121,6 +130,8 @@ async function start() {
   for (const row of document.querySelectorAll(".tabs"))
     subscribe(["view"], keepInSight(/** @type {HTMLElement} */ (row), "[aria-current]"));
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
+  subscribe(["measured"], () => void trying(loadMeasurement()));
+  if (state.measured) void trying(loadMeasurement());
   startPredicting();
   startPairing();
   listenForDrops();

@@ -86,6 +86,16 @@ export function spreadWords(measurement) {
 }
 
 /**
+ * What would tell where the time of a measured step goes, of which only the time, or its phases, are known; "" else.
+ * @param {Measurement | null} measurement
+ */
+export function untoldWords(measurement) {
+  if (!measurement || !stepTime(measurement) || total(measurement.breakdown_s)) return "";
+  const known = total(measurement.phases_s) ? "phases are" : "step time is";
+  return `Only its ${known} known: a profile of torch.profiler with record_shapes=True, imported here, tells where the time goes.`;
+}
+
+/**
  * Why the peaks of a scenario's chip, and so its prediction, say nothing; "" where they do.
  * @param {Pick<Scenario, "cluster">} scenario @param {import("./types.js").Catalog} catalog
  */
@@ -191,7 +201,7 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
     const beside = said
       ? `; ${plan.letter} is the plan that its file says`
       : drawn
-        ? "; its own scenario is not confirmed"
+        ? "; no difference is drawn until its own scenario is confirmed"
         : "; not drawn beside a scenario until its own is confirmed";
     return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
   }

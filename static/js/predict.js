@@ -4,7 +4,8 @@
  */
 import { api, ApiError } from "./api.js";
 import { fetchAxis, validAxis } from "./axes.js";
-import { canonical, modelOf } from "./scenario.js";
+import { hasUse } from "./fieldUse.js";
+import { canonical } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 
 /** Fields whose axes are fetched while the page rests: those in front, sliders first. */
@@ -81,15 +82,9 @@ export async function predict() {
 /** Another value of the plan or of the batch may be the way out. @param {import("./types.js").Problem} problem */
 const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
 
-const OF_EXPERTS = ["plan.ep", "plan.expert_tp", "plan.ep_overlap", "plan.ep_dispatch", "training.experts"];
-const OF_STAGES = ["plan.virtual_stages", "plan.pp_overlap"];
-
-/** Whether a field says anything in the present scenario. @param {string} field */
-export function hasAxis(field) {
-  if (OF_EXPERTS.includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
-  if (field === "cluster.nodes") return state.scenario.cluster.nodes > 1;
-  return !OF_STAGES.includes(field) || state.scenario.plan.pp > 1;
-}
+/** Whether a field has an axis in the present scenario. @param {string} field */
+const hasAxis = (field) =>
+  field === "cluster.nodes" ? state.scenario.cluster.nodes > 1 : hasUse(field, state.scenario, state.catalog);
 
 /** Fetch the axes behind the small curves while the page rests, one after the other, sliders first. */
 function scheduleAxes() {

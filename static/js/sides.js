@@ -57,7 +57,7 @@ export function chosenSides(shown) {
   if (!measuredScenario && measurement.expected) return ["own", run];
   if (!measuredScenario) {
     const its = seemsOf(measurement, shown.catalog);
-    return [its && saysAll(measurement) && same(its, scenario) ? "plan" : "", run];
+    return [its && same(its, scenario) ? "plan" : "", run];
   }
   if (same(measuredScenario, scenario)) return ["plan", run];
   return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];
@@ -261,12 +261,25 @@ const chipRun = (measurement, scenario, catalog) =>
 const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalog).memory_bytes ?? null) : null);
 
 /**
- * Whether what the two differ by says anything: nothing was disturbed, and no measurement stands beside a prediction for
- * a chip whose peaks are doubted.
+ * Whether a plan stands beside a measurement of which nobody said that it ran it: its file guesses a part, or says none.
+ * @param {Pair} pair
+ */
+export const unconfirmed = ({ a, b }) =>
+  [
+    [a, b],
+    [b, a],
+  ].some(
+    ([run, plan]) =>
+      run?.measurement && !run.predicted && !run.measurement.prediction && plan?.scenario && !saysAll(run.measurement),
+  );
+
+/**
+ * Whether what the two differ by says anything: nothing was disturbed, the measurement is known to be of a plan, and none
+ * stands beside a prediction for a chip whose peaks are doubted.
  * @param {Pair} pair @param {import("./types.js").Catalog} catalog
  */
 export function judged({ a, b }, catalog) {
-  if (!a || !b || a.disturbed || b.disturbed) return false;
+  if (!a || !b || a.disturbed || b.disturbed || unconfirmed({ a, b, edited: "" })) return false;
   if (a.predicted === b.predicted) return true;
   const { scenario, chip } = a.predicted ? a : b;
   // a profile's own ops have no scenario, only a chip

@@ -101,7 +101,7 @@
  * @typedef {{field: string, before: any, after: any}} Change
  * @typedef {{changes: Change[], scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number,
  *   tokens_per_s: number, saves: string}} RemedyFound
- * @typedef {{binds: string, binds_s: number, over_bytes: number, tried: number, best: RemedyFound[]}} Remedies
+ * @typedef {{binds: string, binds_s: number, waits: boolean, over_bytes: number, tried: number, best: RemedyFound[]}} Remedies
  *
  * A figure as data; views draw it, tests read it.
  * @typedef {{title: string, unit?: string, text?: boolean}} Column

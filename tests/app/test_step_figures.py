@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
+from estimator.estimate.timeline import timeline as laid_out
+from estimator.scenario.breakdown import BETWEEN_PASSES, SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
+from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.timeline import LEFT_OUT
+from tests.app.examples import LLAMA
 from tests.javascript import MODULES, NODE, call_each
 
 H100 = {"memory_bytes_per_s": 3.35e12, "flops_per_s": {"bf16": 989e12, "fp32": 67e12, "fp8": 1979e12}}
@@ -117,6 +120,17 @@ def test_what_is_left_out_is_drawn_as_no_pass():
     assert dict(map(reversed, figure["key"]))["passes not drawn one by one"] == "line-strong"
     one, other = (part for part in figure["data"] if part.get("fill"))
     assert ("fillpattern" in one, "fillpattern" in other) == (False, True)
+
+
+@pytest.mark.parametrize(("schedule", "batch"), [("1f1b", 50), ("1f1b", 51), ("zero-bubble", 33), ("zero-bubble", 34)])
+def test_the_key_has_what_will_be_left_out_before_it_is_drawn(schedule: str, batch: int):
+    plan = {"pp": 8, "dp": 1, "micro_batch": 1, "schedule": schedule}
+    training = {**LLAMA["training"], "global_batch": batch}
+    found = laid_out(scenario_from_json({**LLAMA, "plan": plan, "training": training}))
+    side = {"pp": 8, "schedule": schedule, "rounds": batch, "breakdown_s": {}}
+    (kinds,) = call_each("figures/timeline", "kindsOf", [[side, {"passes": names(SHOWN_PASSES),
+                                                                "between_passes": BETWEEN_PASSES}]])  # fmt: skip
+    assert (LEFT_OUT in kinds) == (LEFT_OUT in found.kind) == (batch in (51, 34))
 
 
 def test_a_pass_stays_bright_for_a_cause_that_it_holds():

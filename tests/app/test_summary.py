@@ -36,6 +36,14 @@ def test_a_log_s_own_rate_is_that_of_all_gpus():
     assert summarize(table, created_s=5.0).tokens_per_s is None
 
 
+def test_a_log_that_names_no_chips_is_of_nobody_knows_how_many():
+    log = Measurement(id="l", origin=Origin(kind="upload", format="log/Transformers"), steps_s=(1.0,))
+    assert summarize(log, created_s=5.0).world_size == 0
+    assert summarize(dataclasses.replace(log, scenario={"plan": {"dp": 1}}), created_s=5.0).world_size == 1
+    assert summarize(dataclasses.replace(log, world_size=4), created_s=5.0).world_size == 4
+    assert summarize(dataclasses.replace(log, origin=Origin(kind="run", format="step")), created_s=5.0).world_size == 1
+
+
 def test_only_a_complete_and_possible_scenario_counts():
     def of(document):
         return scenario_of(dataclasses.replace(MEASUREMENT, scenario=document))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.importers.text.values import meaning
 from tests.javascript import call_each
 
 
@@ -69,6 +70,32 @@ def test_memory_is_drawn_over_time():
     held = [1e9, 2e9]
     (chart,) = charts_of("table", [{"time_s": at, "allocated_bytes": held[at]} for at in range(2)])
     assert (chart["x"]["kind"], chart["series"][0]["y"]) == ("s", held)
+
+
+def test_every_figure_of_a_table_has_a_chart_and_a_unit_is_written_as_people_do():
+    rows = [{"seq": 512 * 2**at, "time_s": 0.04 * 2**at, "gb": 9.1 + at, "layers": 12 + at} for at in range(4)]
+    charts = charts_of("table", rows)
+    assert [chart["title"] for chart in charts] == ["time by seq", "GB by seq"]
+    assert [chart["y"]["label"] for chart in charts] == ["time", "GB"]
+    assert charts[1]["series"][0]["y"] == [row["gb"] for row in rows]
+    assert call_each("figures/tableSeries", "said", [["gb"], ["peak_gb"]]) == ["GB", "peak gb"]
+
+
+def test_a_row_without_a_bar_says_why():
+    times = {"ran": 0.5, "zero": 0.0, "negative": -0.001, "big": None, "lost": None}
+    rows = [
+        {"model": name, "step_s": step_s, "status": "oom" if name == "big" else "ok"} for name, step_s in times.items()
+    ]
+    (chart,) = charts_of("step-times", rows)
+    (figure,) = drawn(chart)
+    marks = {one["y"]: one["text"] for one in figure["layout"]["annotations"]}
+    assert marks == {1: "0 in the file", 2: "below zero in the file", 3: "✕ out of memory", 4: "no number"}
+    assert "1 place out of memory" in figure["summary"]
+
+
+def test_page_and_importers_know_a_length_by_the_same_names():
+    (found,) = call_each("figures/tableCharts", "lengths", [[]])
+    assert set(found) == meaning.SEQ_LEN - {"t"}, "t is as often a time"
 
 
 def test_a_long_name_keeps_both_of_its_ends():
@@ -293,7 +320,7 @@ def test_the_label_of_a_size_is_no_result_of_it():
         for ranks in (2, 4, 8)
         for label, size in ((1e6, 2**20), (1e7, 10 * 2**20), (1e8, 100 * 2**20))
     ]
-    assert [chart["title"] for chart in charts_of("text/table", rows)] == ["mean s by size bytes"]
+    assert [chart["title"] for chart in charts_of("text/table", rows)] == ["mean by size"]
 
 
 def test_memory_of_a_table_of_no_kind_is_marked_where_it_ran_out():

@@ -39,10 +39,15 @@ def test_choices_model_and_chip_change_the_estimate(visit):
         settled(page)
         seen.append(headline(page))
     assert (query(page, "recompute"), query(page, "chip"), query(page, "model")) == ("full", "h100-sxm", "qwen3-8b")
-    expect(page.locator("#explore .panel")).to_contain_text("GQA 32/8")
+    panel = page.locator("#explore .panel")
+    expect(panel).to_contain_text("GQA 32/8")
+    expect(panel).not_to_contain_text("as the sample has")
     framework = page.locator("#field-training-framework")
     expect(framework.locator("option", has_text="Megatron")).to_have_attribute("value", "megatron")
     expect(framework.locator("option:checked")).to_contain_text("PyTorch ")
+    # another model stands on the sample's hardware until somebody chooses, and that is said
+    visit("/?model=qwen3-8b&measured=none")
+    expect(panel).to_contain_text("4 in one node · as the sample has")
 
 
 def test_schedule_and_chunks_move_one_another(visit):

@@ -86,6 +86,15 @@ def test_ops_of_a_trace_stand_by_what_they_should_take(call):
     assert [row[:2] for row in rows] == [["add", 2e-3], ["mm", 1e-3]]
 
 
+def test_what_a_program_runs_beside_its_model_is_told_from_its_ops(call):
+    ops = [{"op": name} for name in ("aten::mm", "aten::_foreach_norm.Scalar", "aten::normalize", "aten::randint")]
+    assert call("figures/ownOps", "leftOutOfForm", ops) == [
+        "the norm of the gradients, as clipping takes it",
+        "numbers drawn in the step, as its input",
+    ]
+    assert call("figures/ownOps", "leftOutOfForm", [{"op": "aten::mm"}, {"op": "aten::item_like"}]) == []
+
+
 def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     rows = [
         {"model": "small", "forward_s": 0.02, "status": "ok"},

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.browser
 
 
 def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
-    page = open_page(EIGHT_GPUS + "&colour=blue&pp=two&measured=elsewhere&b=m:elsewhere", refusals=(422, 404))
+    unknown = "&view=constructor&colour=blue&pp=two&measured=elsewhere&b=m:elsewhere"
+    page = open_page(EIGHT_GPUS + unknown, refusals=(422, 404))
     wait_for_figures(page)
     # a measurement of another server: what it stood beside is there, and it is said what to send instead
     lost = page.locator(".kept .import", has_text="elsewhere")
@@ -21,7 +22,7 @@ def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
     assert (query(page, "measured"), query(page, "b")) == ("none", None)
     lost.get_by_role("button", name="Dismiss").click()
     said = page.locator(".kept .import", has_text="colour")
-    expect(said).to_contain_text("This link says colour, pp=two, which this page does not know")
+    expect(said).to_contain_text("This link says view=constructor, colour, pp=two, which this page does not know")
     said.get_by_role("button", name="Dismiss").click()
     page.keyboard.press("3")
     page.go_back()

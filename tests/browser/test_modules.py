@@ -263,6 +263,27 @@ def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
 
 
+def test_what_would_tell_more_of_a_step_is_said_where_only_its_time_is_known(call):
+    logged = {"steps_s": [0.5], "step_s": 0.5, "phases_s": {}, "breakdown_s": {}}
+    assert call("measured", "untoldWords", logged).startswith(
+        "Only its step time is known: a profile of torch.profiler"
+    )
+    phases = {"phases_s": {"forward": 0.2, "backward": 0.3}}
+    assert call("measured", "untoldWords", {**logged, **phases}).startswith("Only its phases are known: a profile")
+    assert call("measured", "untoldWords", {**logged, **phases, "breakdown_s": {"matmul": 0.4}}) == ""
+    assert call("measured", "untoldWords", {**logged, "steps_s": [], "step_s": None}) == ""
+    assert call("measured", "untoldWords", None) == ""
+
+
+def test_a_prediction_that_says_nothing_has_no_error(call):
+    run = {"step_time_s": 0.5, "disturbance": 0, "scenario": {"cluster": {"chip": "cpu"}}}
+    run |= {"origin": {"format": "step"}, "predicted": {"step_time_s": 0.4}}
+    assert call("items", "errorOf", run, {"doubts": {}}) == pytest.approx(-0.2)
+    assert call("items", "errorOf", run, {"doubts": {"cpu": "measured while others ran"}}) is None
+    assert call("items", "errorOf", {**run, "disturbance": 3.0}, {}) is None
+    assert call("items", "errorOf", {**run, "predicted": None}, {}) is None
+
+
 def test_a_step_takes_what_the_server_says_it_does_else_what_its_parts_add_to(call):
     parts = {"phases_s": {"forward": 1.0, "backward": 2.0}, "breakdown_s": {}}
     assert call("measured", "stepTime", {"steps_s": [9.0], "step_s": 0.5, **parts}) == 0.5
@@ -291,14 +312,16 @@ def test_what_nobody_chose_stands_beside_what_it_is_of(call):
     guessed = {**said, "fields": {"plan.dp": {"sure": True}, "cluster.chip": {"sure": False}}}
     for proposed, a, words in (
         (said, "plan", "measured; A is the plan that its file says"),
-        (guessed, "", "measured; not drawn beside a scenario until its own is confirmed"),
-        ({**said, "asked": ["seq_len"]}, "", "measured; not drawn beside a scenario until its own is confirmed"),
+        (guessed, "plan", "measured; no difference is drawn until its own scenario is confirmed"),
+        (None, "", "measured; not drawn beside a scenario until its own is confirmed"),
     ):
         its = {**run, "proposed": proposed}
         assert sides(measuredScenario=None, measurement=its, scenario=full) == [a, "m:r"]
         drawn = {"a": {"letter": "A", "scenario": full} if a else None, "b": {"letter": "B", "measurement": its}}
         given = {**shown, "measuredScenario": None, "measurement": {**its, "origin": {}}, "pair": drawn}
         assert call("measured", "relationWords", given) == words
+        pair = {"a": {**(drawn["a"] or {}), "predicted": True}, "b": {**drawn["b"], "predicted": False}}
+        assert call("sides", "judged", pair, catalog) == (proposed is not guessed)
     assert sides(measured="") == ["plan", ""]
     assert sides(a="m:1", b="m:2") == ["m:1", "m:2"], "who chose is followed"
 

@@ -164,10 +164,10 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     chip.select_option("h200-sxm")
     expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
     # a profile of two ranks has its collectives: other layouts are refused, each with its reason
-    expect(what.get_by_label("Data parallel ranks")).to_be_disabled()
+    expect(what.get_by_label("Data parallel ranks")).to_be_hidden()
     what.locator("summary").click()
     expect(what.locator("details")).to_contain_text("data parallel: The list is of one rank of 2 already")
-    expect(what.get_by_label("Tensor parallel ranks")).to_be_disabled()
+    expect(what.get_by_label("Tensor parallel ranks")).to_be_hidden()
     what.locator("summary").click()
     # of what other tests dropped nothing is said any more
     notices = page.get_by_role("button", name="Dismiss unknown.json.gz")
@@ -222,13 +222,19 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
     # a log that names its run lands beside its own prediction, with what it was and on what it ran as the questions
-    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"'
+    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "global_batch": 64, "sequence": 1024, "sharding": "fsdp"'
     steps = "".join(f'{{{run}, "step": {at}, "step_time_s": 0.4{at}}}\n' for at in range(4))
     (tmp_path / "run.jsonl").write_text(steps)
     drop(page, tmp_path / "run.jsonl")
     expect(proposal).to_contain_text("What was this? GPT-2 XL · 8 × H100 SXM 80 GB · dp 8")
     expect(side(page, "A")).to_contain_text("predicted")
     expect(side(page, "B")).to_contain_text("run.jsonl")
+    # it guesses its chip: until that is said no difference is drawn, in words or colour
+    expect(page.locator("#tile-step-time dt b")).to_have_text("not confirmed")
+    expect(page.locator("#step-time .sub")).to_contain_text(
+        "no difference is drawn until its own scenario is confirmed"
+    )
+    expect(page.locator("#step-time .causes li")).to_have_count(0)
     asked = proposal.get_by_label("run.jsonl: ran on")
     expect(asked).to_have_value("h100-sxm")
     expect(proposal).to_contain_text("the log says H100, and SXM is its usual form")
@@ -249,6 +255,13 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     confirm.click()
     expect(side(page, "A")).to_contain_text("H200")
     expect(side(page, "B")).to_contain_text("short.jsonl")
+    expect(proposal).to_be_hidden()
+    # a batch that may be that of each GPU or of all is asked for, with what it was taken for
+    (tmp_path / "whose.jsonl").write_text(steps.replace('"global_batch": 64', '"batch_size": 8'))
+    drop(page, tmp_path / "whose.jsonl")
+    expect(proposal.get_by_label("whose.jsonl: sequences of a step, all GPUs")).to_have_value("64")
+    confirm.click()
+    expect(side(page, "B")).to_contain_text("whose.jsonl")
     expect(proposal).to_be_hidden()
 
 

@@ -13,6 +13,7 @@ from estimator.scenario.op_list import Operand, Signature
 _CODES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
     9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
+    45: "float4_e2m1fn_x2",
 }  # fmt: skip
 """``c10::ScalarType`` as arguments write it."""
 

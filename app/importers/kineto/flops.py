@@ -152,7 +152,7 @@ def convolved_sizes(
     return sizes if min(sizes) > 0 else None
 
 
-def _bytes(tensors: list[list[int]], element: int | None) -> float | None:
+def _bytes(tensors: list[list[int]], element: float | None) -> float | None:
     return None if element is None else float(element * sum(math.prod(tensor) for tensor in tensors))
 
 

@@ -14,6 +14,8 @@ from estimator.scenario.units import counted
 _ABSOLUTE_US = 1e15
 """Microseconds since 1970: so large that a double resolves no better than 0.25 µs."""
 _MANY_LOST = 0.02
+NO_DEVICE_EVENTS = "no-device-events"
+"""Code of the warning that kernels were launched and none recorded."""
 
 
 def about_file(report: StreamReport, trace: Trace, source: Source) -> list[Warning]:
@@ -56,7 +58,7 @@ def about_recording(metadata: dict[str, Any], trace: Trace) -> list[Warning]:
         found.append(Warning(code="no-shapes", message=message))
     if not len(trace.device) and len(trace.launches):
         message = "The host launched kernels but none were recorded; add ProfilerActivity.CUDA. Host times are shown"
-        found.append(Warning(code="no-device-events", message=message))
+        found.append(Warning(code=NO_DEVICE_EVENTS, message=message))
     if trace.last_time > _ABSOLUTE_US:
         message = "Times are absolute microseconds (older PyTorch), which resolve no better than 0.25 µs"
         found.append(Warning(code="coarse-timestamps", message=message))

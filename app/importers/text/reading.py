@@ -54,7 +54,7 @@ def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
     """
     if says_yes(str(row.get("oom", ""))) or mentions_out_of_memory(str(row.get("status", ""))):
         timed = [key for key, value in row.items() if isinstance(value, (int, float)) and key.endswith(_TIMED)]
-        if any(row[key] for key in timed):
+        if timed:
             findings.beside_oom.append(findings.line)
         row.update(dict.fromkeys(timed))
         findings.zero = [line for line in findings.zero if line != findings.line or not line]
@@ -109,7 +109,7 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
         names = ", ".join(repr(header) for header in headers[:8])
         message = (
             f"Columns without a unit ({names}) are kept as printed. Where one is a time or a size, write the unit into "
-            f"the header, as in '{headers[0]} (ms)', and import again"
+            f"the header, as in '{headers[0]} ({_example(headers[0])})', and import again"
         )
         found.append(Warning(code="unit-missing", message=message, where=where))
     if findings.beside_oom:
@@ -148,6 +148,11 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             )
         )
     return found
+
+
+def _example(header: str) -> str:
+    """A unit that a header without one may be of."""
+    return "GiB" if re.search(r"mem|vram|alloc|reserved|bytes|size|peak", header, re.IGNORECASE) else "ms"
 
 
 def _first(blocks: Sequence[Block], missing: str) -> str:

@@ -118,7 +118,7 @@ class Rewrite:
 
 def bytes_of(one: Operand) -> int:
     """Bytes of a tensor that is not expanded."""
-    return math.prod(one.shape) * (element_bytes(one.dtype) or 4)
+    return math.ceil(math.prod(one.shape) * (element_bytes(one.dtype) or 4))
 
 
 def divided(one: Operand, dim: int, parts: int) -> Operand:

@@ -132,8 +132,8 @@ def elements(one: Weight) -> int:
 
 
 def width(dtype: str) -> int:
-    """Bytes of an element of a type."""
-    return element_bytes(dtype) or 4
+    """Bytes of an element of a type, whole ones: parameters, which are exchanged, have no narrower ones."""
+    return math.ceil(element_bytes(dtype) or 4)
 
 
 def units_of(found: OpList, field: str) -> Units:

@@ -17,7 +17,7 @@ UNKNOWN_BYTES = 4
 """Bytes of an element whose type is unknown."""
 
 
-def width(operand: Operand) -> int:
+def width(operand: Operand) -> float:
     """Bytes of one element."""
     return element_bytes(operand.dtype) or UNKNOWN_BYTES
 

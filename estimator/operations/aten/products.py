@@ -15,11 +15,12 @@ from estimator.operations.aten.operands import (
     width,
 )
 from estimator.operations.op import WHOLE, Op, fetched_at_once, gemm
-from estimator.scenario.aten_cost import convolution_flops, torch_name
+from estimator.scenario.aten_cost import convolution_flops, packed_elements, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 
-PEAKS = {"bfloat16": "bf16", "float16": "fp16-amp", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
+PEAKS = {"bfloat16": "bf16", "float16": "fp16-amp", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+         "float4_e2m1fn_x2": "fp4", "float4_e2m1fn": "fp4"}  # fmt: skip
 """The precision at whose peak products of a type run; fp32 and all others on vector units, or tf32 where allowed."""
 
 
@@ -159,7 +160,8 @@ def _matrices(s: Signature, first: Operand, second: Operand) -> list[Op]:
         a = (1, *a)
     batch = math.prod(a[:-2])
     columns = b[-1] if len(b) > 1 else 1
-    return product(s, first, second, batch=batch, m=a[-2], n=columns, k=a[-1], result=_result(s))
+    k = a[-1] * packed_elements(first.dtype)
+    return product(s, first, second, batch=batch, m=a[-2], n=columns, k=k, result=_result(s))
 
 
 def _result(s: Signature) -> Operand | None:

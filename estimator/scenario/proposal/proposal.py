@@ -141,6 +141,8 @@ def _precision(seen: Seen) -> Proposed:
         return sure("fp16-amp", said) if held == "float32" else guess("fp16-amp", f"{said}, which no scenario has")
     if used.startswith("float8"):
         return sure("fp8", said)
+    if used.startswith("float4"):
+        return sure("fp4", said)
     return guess("fp32", f"{said}; whether TF32 was allowed is not recorded")
 
 

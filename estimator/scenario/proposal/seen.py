@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from estimator.scenario.aten_cost import packed_elements
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.units import counted
@@ -61,6 +62,8 @@ def seen_in(ops: OpList) -> Seen:
         raise NoScenario("It runs attention, but no op says its heads and their width, so no scenario is proposed.")
     if attention is None:
         raise NoScenario("It runs no attention, so it is no transformer, the only network that a scenario describes.")
+    if attention.length > 1 and _recurs(forward, attention):
+        raise NoScenario("It runs attention beside a recurrent network, which a scenario has no layers for.")
     embeddings = [s for _, s in forward if name_of(s) == "embedding" and len(s.inputs) == 2]
     tokens = attention.batch * attention.length
     carrying = [s for _, s in forward if (shape := product_of(s)) is not None and shape[0] == tokens]
@@ -100,7 +103,8 @@ def product_of(s: Signature) -> tuple[int, int, int] | None:
     factors = s.inputs[1:3] if name == "addmm" else s.inputs[:2]
     if len(factors) < 2 or any(len(one.shape) < 2 for one in factors):
         return None
-    rows, width = math.prod(factors[0].shape[:-1]), factors[0].shape[-1]
+    rows = math.prod(factors[0].shape[:-1])
+    width = factors[0].shape[-1] * packed_elements(factors[0].dtype)
     outputs = factors[1].shape[0] if name == "linear" else factors[1].shape[-1]
     return rows, width, outputs
 
@@ -114,12 +118,25 @@ def _attends(ops: OpList, forward: list[tuple[Call, Signature]]) -> bool:
         factors = s.inputs[1:3] if name_of(s) == "baddbmm" else s.inputs[:2]
         if name_of(s) in ("bmm", "baddbmm") and len(factors) == 2 and all(len(one.shape) == 3 for one in factors):
             scores.add((*factors[0].shape[:2], factors[1].shape[-1]))
+
+    def of_scores(shape: tuple[int, ...]) -> bool:
+        return (
+            len(shape) > 2 and (math.prod(shape[:-2]), *shape[-2:]) in scores
+        )  # bmm sees all leading dimensions as one
+
     return any(
         s.arguments.get("category") == Category.ATTENTION
         or "attention" in name_of(s)
-        or (name_of(s) in ("_softmax", "_safe_softmax") and s.inputs and s.inputs[0].shape in scores)
+        or (name_of(s) in ("_softmax", "_safe_softmax") and s.inputs and of_scores(s.inputs[0].shape))
         for _, s in forward
     )
+
+
+def _recurs(forward: list[tuple[Call, Signature]], attention: Attention) -> bool:
+    """Whether something goes through the sequence step by step: an op for it, or a product of one step for each."""
+    steps = Counter(shape for _, s in forward if (shape := product_of(s)) and shape[0] == attention.batch)
+    named = any(word in name_of(s) for _, s in forward for word in ("_rnn", "lstm", "_gru"))
+    return named or max(steps.values(), default=0) >= attention.length
 
 
 def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
@@ -159,13 +176,17 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
 
 
 def _dim_of_scores(forward: list[tuple[Call, Signature]], matrices: int, length: int) -> int | None:
+    """Width of a head, by the product that makes the scores; the length where every such product is a square."""
+    square = None
     for _, s in forward:
         factors = s.inputs[1:3] if name_of(s) == "baddbmm" else s.inputs[:2]
         if name_of(s) in ("bmm", "baddbmm") and len(factors) == 2 and len(factors[0].shape) == 3:
             (many, rows, dim), columns = factors[0].shape, factors[1].shape[-1]
-            if many == matrices and rows == columns == length and dim != length:
-                return dim
-    return None
+            if many == matrices and rows == columns == length:
+                if dim != length:
+                    return dim
+                square = dim
+    return square
 
 
 def _passes(forward: list[tuple[Call, Signature]], embeddings: list[Signature], attention: Attention) -> int:

@@ -215,7 +215,19 @@ FAR = 3.0
 """By how many times every prediction of a table is off where it is not the estimator that is likely wrong."""
 
 
+ABOUT_A_THOUSAND = (300.0, 3000.0)
+"""What two units of time that follow one another are apart by, and how far predictions may be off beside it."""
+
+
 def _doubt(form: str, percent: Mapping[str, Sequence[float]]) -> str:
+    times = [1 + error / 100 for name, some in percent.items() if name.endswith("_s") and not name.endswith("per_s")
+             for error in some]  # fmt: skip
+    low, high = ABOUT_A_THOUSAND
+    if form.startswith(("text/", *LOGS)) and times:
+        if all(low < 1 / ratio < high for ratio in times):
+            return "every time is about 1000 times its prediction: is its unit ms? Write it behind the number or header"
+        if all(low < ratio < high for ratio in times):
+            return "every time is about a thousandth of its prediction: is its unit s? Write it into the header"
     ratios = [1 + error / 100 for some in percent.values() for error in some]
     if not form.startswith("text/") or not ratios or any(1 / FAR < ratio < FAR for ratio in ratios):
         return ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
-from estimator.scenario.measurement import Measurement, scenario_run
+from estimator.scenario.measurement import BATCH_GUESSED, Measurement, scenario_run
 from estimator.scenario.model import Model
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
@@ -49,11 +49,12 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     named = chip or chip_of(measurement) or (likely[0]["chip"] if likely else "")
     why = next((one["why"] for one in likely if one["chip"] == named), "")
     lacking = [] if of_table else _lacking(measurement.scenario)
-    asked = [] if of_table else [*lacking, *_uncounted(measurement)]
+    doubted = _doubted(measurement)
+    asked = [] if of_table else [*lacking, *_uncounted(measurement), *(["global_batch"] if doubted else [])]
     if lacking or not named:
         unnamed = [] if named else ["chip"]
         reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *unnamed]])
-        fields = {} if of_table else _read(measurement.scenario)
+        fields = {} if of_table else _read(measurement.scenario) | doubted
         if named and fields:
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
@@ -72,7 +73,9 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
     notes = tuple(f"Assumed: {words}." for words in place.assumed)
     found = scenario_to_json(scenario)
-    return Proposal(scenario=found, fields=_fields(scenario, said, on), whole=True, notes=notes, asked=tuple(asked))
+    return Proposal(
+        scenario=found, fields=_fields(scenario, said, on) | doubted, whole=True, notes=notes, asked=tuple(asked)
+    )
 
 
 WORDS = {"model": "model", "global_batch": "global batch", "seq_len": "sequence length", "chip": "GPU"}
@@ -92,6 +95,13 @@ def _uncounted(measurement: Measurement) -> list[str]:
     return [] if counted or measurement.origin.format not in OF_NO_TRAINER else ["gpus"]
 
 
+def _doubted(measurement: Measurement) -> dict[str, Proposed]:
+    """The batch of a log where it may be that of each GPU or of all; {} where it is said whose it is."""
+    why = next((one.message for one in measurement.warnings if one.code == BATCH_GUESSED), "")
+    batch = (measurement.scenario.get("training") or {}).get("global_batch")
+    return {"training.global_batch": guess(batch, why)} if why and batch else {}
+
+
 def _read(said: Mapping[str, Any]) -> dict[str, Proposed]:
     """What a file says of a scenario that is not whole."""
     model = said.get("model")
@@ -107,13 +117,16 @@ def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measuremen
     """The measurement as its file would have it, had it said what somebody answers (``ASKABLE``, but its chip)."""
     said = measurement.device.get(READ) or ({} if "cluster" in measurement.scenario else measurement.scenario)
     plan, training = dict(said.get("plan") or {}), dict(said.get("training") or {})
+    if "global_batch" in answers and _doubted(measurement):
+        plan.pop("micro_batch", None)  # which was that of each GPU under the other reading
     training |= {name: answers[name] for name in ("seq_len", "global_batch") if name in answers}
     world_size = int(answers.get("gpus", measurement.world_size))
     if "gpus" in answers:
         plan["dp"] = max(world_size // math.prod(plan.get(axis, 1) for axis in AXES if axis != "dp"), 1)
     model = answers.get("model", said.get("model"))
     scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}
-    warnings = tuple(one for one in measurement.warnings if one.code != UNSAID)
+    settled = (UNSAID, BATCH_GUESSED) if "global_batch" in answers else (UNSAID,)
+    warnings = tuple(one for one in measurement.warnings if one.code not in settled)
     return replace(measurement, scenario=scenario, world_size=world_size, warnings=warnings)
 
 

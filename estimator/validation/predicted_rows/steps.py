@@ -100,8 +100,11 @@ def variant_plan(row: Row) -> dict[str, Any]:
 
 def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     """Return the scenario of a row that says all that one needs, under ``plan``; raise InputProblems."""
-    model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
-    model = replace(model, layers=whole(row, "layers", model.layers))
+    name, sequences = word(row, "model"), whole(row, "micro_batch")
+    usual = catalog.model(name).layers
+    layers = whole(row, "layers", usual)
+    # by its name the model is read already; one with other layers is read anew, as they may be impossible
+    model = name if layers == usual else encode(replace(catalog.model(name), layers=layers))
     plan = {"micro_batch": sequences, "recompute": word(row, "recompute", "none"), **(plan or {"dp": 1})}
     training = {
         "seq_len": whole(row, "seq_len"),
@@ -111,7 +114,7 @@ def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None
         "compile": bool(row.get("compile")),
         "optimizer": word(row, "optimizer", "adamw"),
     }
-    return place.scenario(encode(model), plan, training)
+    return place.scenario(model, plan, training)
 
 
 def _peak_bytes(row: Row, place: TableDevice, mode: str) -> float:

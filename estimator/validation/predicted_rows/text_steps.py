@@ -105,10 +105,15 @@ def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any]
     known = {**known, "recompute": known.get("recompute") or "none"}
     if status_of_row(known) != "ok":
         at_once = at_once or sequences
-    found = [scenario_of({**known, **shares}, place, plan) for shares in _shares(known, sequences, at_once, 1)]
-    at = first_fitting(found, place.calibration) or 0
-    if at:
-        place.assume(f"{AS_MANY_AS_FIT} (column micro batch)")
+    whole, *cut = _shares(known, sequences, at_once, 1)
+    first = scenario_of({**known, **whole}, place, plan)
+    if not cut or first_fitting([first], place.calibration) is not None:
+        return first
+    found = [scenario_of({**known, **shares}, place, plan) for shares in cut]
+    at = first_fitting(found, place.calibration)
+    if at is None:
+        return first
+    place.assume(f"{AS_MANY_AS_FIT} (column micro batch)")
     return found[at]
 
 

@@ -118,3 +118,14 @@ export function opRows(ops, wanted, category = "") {
     ]),
   };
 }
+
+/** Ops that some programs run in a step, and the catalogue's form of none has: what they are for. @type {[RegExp, string][]} */
+const BEYOND_FORM = [
+  [/^aten::(?:_foreach_norm|linalg_vector_norm)\b/, "the norm of the gradients, as clipping takes it"],
+  [/^aten::(?:_local_scalar_dense|item)\b/, "numbers that the host reads back and waits for, as loss.item()"],
+  [/^aten::(?:randint|randn|rand|random_|normal_|uniform_)\b/, "numbers drawn in the step, as its input"],
+];
+
+/** What a program runs that the catalogue's form of it leaves out, as far as its own ops tell. @param {{op: string}[]} ops */
+export const leftOutOfForm = (ops) =>
+  BEYOND_FORM.filter(([pattern]) => ops.some(({ op }) => pattern.test(op))).map(([, what]) => what);

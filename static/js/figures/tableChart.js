@@ -12,6 +12,7 @@ const MOST_MARKED = 80;
 /** Letters of a name in a legend, and in a hover. */
 const LONGEST_WORDS = 60;
 const LONGEST_HOVER = 132;
+const OUT_OF_MEMORY = "out of memory";
 const CUT = { wide: 44, narrow: 18 };
 
 /** @param {any} name */
@@ -32,10 +33,13 @@ export function tableChart({ chart, colour, narrow }) {
   const shown = (/** @type {number | null} */ value) => (value === null ? null : value / scale.factor);
   const drawing = { chart, colour, narrow, shown, unit: scale.unit };
   const parts = chart.form === "lines" ? lineParts(drawing) : barParts(drawing);
-  const out = chart.series.reduce((sum, one) => sum + (one.out?.length ?? 0), 0);
+  const out = chart.series.reduce(
+    (sum, one) => sum + (one.out?.length ?? 0) + (one.lacks ?? []).filter((why) => why === OUT_OF_MEMORY).length,
+    0,
+  );
   const below = chart.series.reduce((sum, one) => sum + belowZero(one), 0);
   const said = `${chart.title}: ${plural(chart.series.length, "series", "series")}, at most ${amount(largest, chart.y.kind)}`;
-  const whole = `${said}${out ? `, ${out} places out of memory` : ""}${below ? `; ${plural(below, "spread")} down to zero` : ""}.`;
+  const whole = `${said}${out ? `, ${plural(out, "place")} out of memory` : ""}${below ? `; ${plural(below, "spread")} down to zero` : ""}.`;
   return { ...parts, summary: whole, table: tableOf(chart) };
 }
 
@@ -227,6 +231,23 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
     layout: layout(colour, {
       barmode: stacked ? "relative" : "group",
       bargap: 0.25,
+      annotations: series.flatMap(({ lacks = [] }) =>
+        lacks.flatMap((text, at) =>
+          text
+            ? [
+                {
+                  xref: "paper",
+                  x: 0,
+                  xanchor: "left",
+                  y: at,
+                  text: `${text === OUT_OF_MEMORY ? "✕ " : ""}${text}`,
+                  showarrow: false,
+                  font: { size: 11, color: colour(text === OUT_OF_MEMORY ? "bad" : "ink-2") },
+                },
+              ]
+            : [],
+        ),
+      ),
       height: 56 + places.length * Math.max(20, 7 * ways + 4),
       margin: { l: 14 + 7.2 * longest, r: 16, t: 4, b: 42 },
       ...(y.base !== undefined && {

@@ -3,7 +3,7 @@
  * each looks like is for `tableChart.js`.
  */
 
-import { kindOf } from "./tables.js";
+import { kindOf, unitless } from "./tables.js";
 import { bars, distinct, isNumber, labelled, lines, ofRepeats, said, telling, valuesOf, wide } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Row} Row */
@@ -15,7 +15,9 @@ const LEAST_PLACES = 2;
 const MOST_BARS = 24;
 const MOST_HELD = 20;
 const MOST_ROWS = 40;
-/** What tables call the length of a sequence. */
+/** Figures of one unit in one chart. */
+const MOST_COLUMNS = 4;
+/** What tables call the length of a sequence, as the importers read it, but "t", which is as often a time. */
 const LENGTHS = [
   "seq_len",
   "seq",
@@ -24,14 +26,20 @@ const LENGTHS = [
   "sequence",
   "sequence_length",
   "sequence_len",
+  "seq_len_t",
+  "seqlen_t",
   "max_seq_len",
   "max_seq_length",
+  "max_length",
+  "max_sequence_length",
   "context",
   "context_length",
   "ctx",
   "ctx_len",
   "n_ctx",
+  "s",
 ];
+export const lengths = () => LENGTHS;
 /** Settings that a table is likely to sweep, the likeliest first. */
 const ACROSS = [...LENGTHS, "size_bytes", "bytes", "world_size", "ranks", "batch", "micro_batch", "time_s", "step"];
 
@@ -385,13 +393,27 @@ function generic(entries) {
   // a length or a batch is set, and no figure of its own, as long as there is any other
   const others = numeric.filter((name) => name !== swept && !kindOf(name));
   const told = others.filter((name) => !LENGTHS.includes(name));
-  const figures = measured.length ? measured : told.length ? told : others;
-  const columns = figures.filter((name) => kindOf(name) === kindOf(figures[0])).slice(0, 4);
-  if (!columns.length) return [];
+  // beside what has a unit, a number with decimals that no unit tells was measured too
+  const unnamed = told.filter((name) => entries.some(({ row }) => isNumber(row[name]) && !Number.isInteger(row[name])));
+  const figures = measured.length ? [...measured, ...unnamed] : told.length ? told : others;
+  const kinds = distinct(figures.map((name) => kindOf(name) || (measured.length ? name : "")));
+  return kinds.flatMap((kind) => {
+    const own = figures.filter((name) => (kindOf(name) || (measured.length ? name : "")) === kind);
+    return ofOneKind(entries, own.slice(0, MOST_COLUMNS), { swept, texts, settings, measured });
+  });
+}
+
+/**
+ * Figures of one unit: over what is swept, else as bars.
+ * @param {Entry[]} entries @param {string[]} columns
+ * @param {{swept: string | undefined, texts: string[], settings: string[], measured: string[]}} table
+ */
+function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
   if (swept) {
     // what differs from row to row is a remark, what repeats tells lines apart
     const repeats = [...texts, ...settings].filter(
-      (name) => name !== swept && valuesOf(entries, name).length <= entries.length / LEAST_PLACES,
+      (name) =>
+        name !== swept && !columns.includes(name) && valuesOf(entries, name).length <= entries.length / LEAST_PLACES,
     );
     const by = apartAt(entries, swept, telling(entries, repeats));
     const drawn = (/** @type {string} */ y) =>
@@ -400,7 +422,7 @@ function generic(entries) {
           ? ofRepeats(entries, [swept, ...by], y).entries
           : entries,
         {
-          title: `${said(y)} by ${said(swept)}`,
+          title: `${said(unitless(y))} by ${said(unitless(swept))}`,
           x: swept,
           y,
           by,

@@ -7,7 +7,8 @@ import { kindOf, SILENT, unitless } from "./tables.js";
  * @typedef {import("../types.js").Part} Row
  * @typedef {{row: Row, should: Row}} Entry  a row and what it should have been
  * @typedef {{name: string, hue: number, symbol?: number, x: (number | string)[], y: (number | null)[],
- *   spread?: Spread[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
+ *   spread?: Spread[], predicted?: boolean, out?: (number | string)[], lacks?: string[]}} Drawn  `out`: places without
+ *   memory; `lacks`: why a place has no bar
  * @typedef {number | [below: number, above: number] | null} Spread  of a value, to both sides or to each
  * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, kind?: string, log?: boolean},
  *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
@@ -19,8 +20,10 @@ const LEAST_PLACES = 2;
 const MOST_OF_FEW_HUES = 6;
 const HUES = 6;
 
+/** Columns that are called by a unit alone, as people write it. @type {Record<string, string>} */
+const UNITS = { kb: "KB", mb: "MB", gb: "GB", tb: "TB", kib: "KiB", mib: "MiB", gib: "GiB" };
 /** @param {string} name */
-export const said = (name) => name.replaceAll("_", " ");
+export const said = (name) => UNITS[name] ?? name.replaceAll("_", " ");
 /** @param {any} value @returns {value is number} */
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** @template T @param {T[]} values */
@@ -237,12 +240,25 @@ export function bars(
   shown.forEach((name, hue) => {
     const of = said(unitless(name));
     const y = entries.map(({ row }) => (isNumber(row[name]) ? row[name] : null));
-    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => spread(row, name)) });
+    const lacks = hue ? [] : entries.map(({ row }) => lackOf(row, shown));
+    const marks = lacks.some(Boolean) ? { lacks } : {};
+    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => spread(row, name)), ...marks });
     const should = entries.map((one) => one.should[name] ?? null);
     if (should.some(isNumber)) series.push({ name: `${of} predicted`, hue, x: names, y: should, predicted: true });
   });
   const y = { label, kind: kindOf(shown[0]), log, ...(base !== undefined && { base }) };
   return [{ title, form, x: { label: "" }, y, series }];
+}
+
+/**
+ * Why a row has no bar: it ran out of memory, has no number, or one that no step takes; "" where it has one.
+ * @param {Row} row @param {string[]} columns
+ */
+function lackOf(row, columns) {
+  const values = columns.map((name) => row[name]).filter(isNumber);
+  if (values.some((value) => value > 0)) return "";
+  if (row.status === "oom") return "out of memory";
+  return values.length ? `${values[0] < 0 ? "below zero" : "0"} in the file` : "no number";
 }
 
 /**

@@ -52,8 +52,9 @@ export function phasesInOrder(phases_s, phases, step_s) {
   };
 }
 
-/** Stages of a pipeline that are drawn at most, as the server draws them. */
+/** Stages of a pipeline, and blocks of all of them, that are drawn at most, as the server draws them. */
 const MOST_STAGES = 8;
+const MOST_BLOCKS = 1600;
 
 /**
  * The place of a predicted step that is still to be laid out: its lanes, its length and its memory, without blocks.
@@ -82,20 +83,21 @@ const stageShown = (at, pp) => 1 + (pp <= MOST_STAGES ? at : Math.round((at * (p
 
 /**
  * What the blocks of a predicted step may be: of a pipeline passes, and what is between them; else its categories.
- * @param {{pp: number, schedule: string, breakdown_s: Record<string, number>}} side
+ * @param {{pp: number, schedule: string, rounds: number, breakdown_s: Record<string, number>}} side  `rounds`:
+ *   micro-batches of all chunks that pass through a rank
  * @param {{passes: Named[], between_passes: string[]}} catalog
  */
-export const kindsOf = ({ pp, schedule, breakdown_s }, { passes, between_passes }) =>
-  pp > 1
-    ? [
-        // only what splits backward has the last of them
-        ...passes
-          .filter(({ key }) => !between_passes.includes(key))
-          .slice(0, schedule.startsWith("zero-bubble") ? undefined : 2)
-          .map(({ key }) => key),
-        ...between_passes,
-      ]
-    : Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
+export function kindsOf({ pp, schedule, rounds, breakdown_s }, { passes, between_passes }) {
+  if (pp < 2) return Object.keys(breakdown_s).filter((key) => breakdown_s[key] > 0);
+  // only what splits backward has the last of them
+  const own = passes
+    .filter(({ key }) => !between_passes.includes(key))
+    .slice(0, schedule.startsWith("zero-bubble") ? undefined : 2)
+    .map(({ key }) => key);
+  // each has a wait before it at most
+  const left = 2 * own.length * rounds > Math.floor(MOST_BLOCKS / Math.min(pp, MOST_STAGES));
+  return [...own, ...(left ? [LEFT_OUT.key] : []), ...between_passes];
+}
 
 /**
  * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], expected?: string[], selected: string,

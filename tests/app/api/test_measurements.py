@@ -269,7 +269,7 @@ def test_a_log_that_names_all_of_its_run_is_proposed_and_answered_in_one_go(clie
     client.delete(f"/api/uploads/{found['upload_id']}")
 
 
-RUN = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"}
+RUN = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 8, "global_batch": 64, "sequence": 1024, "sharding": "fsdp"}
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ RUN = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 8, "batch": 64, "sequence"
     [
         ("model", ["model"], "gpt2-xl"),
         ("sequence", ["seq_len"], 1024),
-        ("batch", ["global_batch"], 64),
+        ("global_batch", ["global_batch"], 64),
         ("gpus", ["gpus"], 8),
         ("gpu", ["chip"], "h100-sxm"),
     ],
@@ -295,7 +295,8 @@ def test_what_a_log_leaves_out_is_asked_for_and_the_rest_of_it_kept(client, lack
     assert proposed["asked"] == asked
     said = {path: one["value"] for path, one in proposed["fields"].items() if one["sure"]}
     known = {"model.name": "GPT-2 XL", "plan.dp": 8, "training.global_batch": 64, "training.seq_len": 1024}
-    gone = {"model": "model.name", "sequence": "training.seq_len", "batch": "training.global_batch", "gpus": "plan.dp"}
+    gone = {"model": "model.name", "sequence": "training.seq_len", "global_batch": "training.global_batch",
+            "gpus": "plan.dp"}  # fmt: skip
     assert {path: said.get(path) for path in known if path != gone.get(lacks)} == {
         path: value for path, value in known.items() if path != gone.get(lacks)
     }

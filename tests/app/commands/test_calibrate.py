@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from app.cli import run
+from tests.app.importers.kineto import made
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 PROBES = REFERENCE / "h200_programs" / "launches.json"
@@ -53,3 +54,18 @@ def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
     assert run(["calibrate", str(step)]) == 2
     assert capsys.readouterr().err.startswith("headroom: step.json: no device is named. Give one that says")
     assert not (tmp_path / "out.json").exists()
+
+
+def test_a_profile_of_no_chip_of_the_catalogue_is_named_by_its_file(tmp_path, capsys):
+    document = made.trace()
+    document["traceEvents"] = [event for event in document["traceEvents"] if event.get("cat") != "kernel"]
+    hosts = tmp_path / "host.json"
+    hosts.write_text(json.dumps(document))
+    assert run(["calibrate", str(hosts)]) == 2
+    assert capsys.readouterr().err.startswith(f"headroom: {hosts}: is a profile without kernels, which says nothing")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(made.trace(deviceProperties=[{"id": 0, "name": "Chip 9000"}])))
+    assert run(["calibrate", str(other)]) == 2
+    assert "is a profile of Chip 9000, which is no chip of the catalogue" in capsys.readouterr().err
+    assert run(["import", str(hosts)]) == 0
+    assert "own prediction: none, as no kernels of its device were recorded" in capsys.readouterr().out

@@ -100,6 +100,10 @@ def test_a_recording_is_sent_to_the_command_that_reads_it(tmp_path, capsys):
     path.write_bytes(b"\x1f\x8b\x08")
     assert run(["estimate", str(path)]) == 2
     assert "is read by headroom import trace.json.gz" in capsys.readouterr().err
+    program = tmp_path / "train.py"
+    program.write_text("import torch\n")
+    assert run(["estimate", str(program)]) == 2
+    assert f"is a program, not JSON. Run headroom trace {program}" in capsys.readouterr().err
 
 
 OPS = Path(__file__).parents[2] / "reference" / "ops" / "llama.json"

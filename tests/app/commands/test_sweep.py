@@ -23,13 +23,19 @@ def test_sweep_lists_plans(write, capsys):
     assert "training, where the file leaves it out: " in text
     assert "framework pytorch-eager" in text.split("best by")[0]
     assert "precision" not in text.split("best by")[0], "the file gives it"
-    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 0
-    nothing = capsys.readouterr().out
-    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in nothing
-    assert '"search": {"offload": "all"}' in nothing, "plans that keep state in the host's memory were not asked for"
-    tried = SPEC | {"limits": {"memory_bytes": 80}, "search": {"offload": "all"}}
-    assert run(["sweep", write(tried)]) == 0
-    assert "offload" not in capsys.readouterr().out
+    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 1
+    captured = capsys.readouterr()
+    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in captured.out
+    assert '"search": {"offload": "all"}' in captured.out, (
+        "plans that keep state in the host's memory were not asked for"
+    )
+    assert "the plan of least memory needs " in captured.err
+    assert " of 80 B a chip: " in captured.err
+    tried = SPEC | {"limits": {"max_step_time_s": 1e-3}, "search": {"offload": "all"}}
+    assert run(["sweep", write(tried)]) == 1
+    captured = capsys.readouterr()
+    assert "offload" not in captured.out
+    assert "the fastest plan that fits takes " in captured.err
     locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
     assert run(["sweep", write(locked), "--json"]) == 0
     for found in json.loads(capsys.readouterr().out)["best"]:

@@ -107,14 +107,16 @@ def test_a_yes_under_any_word_for_out_of_memory_is_that(tmp_path, header, table)
         ["gpt2", "H100", "1024", "0.41", "no"],
         ["gpt2", "H100", "4096", "", "yes"],
         ["gpt2", "H100", "8192", "0.9", "yes"],
+        ["gpt2", "H100", "16384", "0", "yes"],
     ]
     if table == "markdown":
         rows.insert(1, ["---"] * 5)
     text = "".join((",".join(row) if table == "csv" else f"| {' | '.join(row)} |") + "\n" for row in rows)
     found = one(read(tmp_path, text))
-    assert [(row["status"], row["step_s"]) for row in found.rows] == [("ok", 0.41), ("oom", None), ("oom", None)]
+    assert [(row["status"], row["step_s"]) for row in found.rows] == [("ok", 0.41)] + [("oom", None)] * 3
     (said,) = [warning for warning in found.warnings if warning.code == "oom-beside-time"]
     assert said.where == f"line {4 if table == 'csv' else 5}"
+    assert said.message.startswith("2 rows say out of memory beside a time or a rate")
 
 
 def test_units_may_stand_in_a_row_of_their_own_and_footnotes_behind_headers(tmp_path):

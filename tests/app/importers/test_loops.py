@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
 from tests.app.importers.reading import codes, one, read, refusal
 
 
@@ -51,6 +52,14 @@ LOOPS = {
         "2024-01-01T00:00:00 - 0 - levanter - INFO - Progress on:train 1.20{}kit/10.0kit rate:{}it/s remaining:2:15:00 "
         "elapsed:10:00 postfix:loss=9.1", (0.1,), (1 / 0.1365,), (1 / 0.135,),
     ),
+    "numbers alone": of_steps("{} | loss 4.4253 | lr 4.522542e-05 | {}ms | mfu 0.08%", (9000,), (136.5,), (135,)),
+    "numbers and commas": of_steps("{}, loss: 6.55, dt: {}s, tok/sec: 2838.1, norm: 1.5", (9,), (0.1365,), (0.135,)),
+    "fms-fsdp's": of_steps(
+        "step: {}\nloss: 3.2\nLR: 0.0003\nreserved memory: 66571993088\nallocated memory: 60129542144\n"
+        "current step time: {}\noverall step time: 1.9\ncurrent token per gpu per sec: 4497",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "elapsed of each": of_steps("iteration {} | elapsed time: {} ms | loss 9.1", (9000,), (136.5,), (135,)),
     "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
@@ -63,7 +72,9 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     assert found.origin.format == "log/loop"
     assert found.steps_s == pytest.approx((0.1365, 0.135))
     assert len({row["step"] for row in found.rows}) == 3
-    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses", "verl"))
+    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses", "verl", "fms-fsdp's"))
+    if name == "fms-fsdp's":
+        assert (found.memory.peak_bytes, found.memory.reserved_bytes) == (60129542144, 66571993088)
 
 
 def test_rates_of_a_loop_that_says_no_time(tmp_path):
@@ -191,9 +202,9 @@ def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_sai
     found = one(read(tmp_path, json.dumps(start) + "\n" + steps))
     assert [chip["chip"] for chip in found.device["candidates"]] == ["a100-80gb-sxm"]
     assert (found.world_size, found.scenario["training"]) == (
-        8, {"seq_len": 1024, "global_batch": 64, "precision": "bf16"},
+        8, {"seq_len": 1024, "global_batch": 512, "precision": "bf16"},
     )  # fmt: skip
-    assert codes(found) == {"unit-missing", "first-step-left-out"}
+    assert codes(found) == {"unit-missing", "first-step-left-out", "batch-guessed"}
     own = {"model": "gpt2-xl", "micro_batch_size": 2, "grad_accum_steps": 4, "tensor_model_parallel_size": 2}
     rates = "".join(json.dumps({"step": at, "step_time": 0.5, "tokens_per_sec": 8000, "tokens_per_sec_per_gpu": 1000})
                     + "\n" for at in (1, 2, 3))  # fmt: skip
@@ -218,11 +229,15 @@ SAID = {
     "names": (
         "[rank0] loading\nmodel: gpt2-medium | params 354.8M | bs 32 | block 1024 | world size 8 | device NVIDIA "
         "A100-SXM4-80GB | dtype bfloat16 | DDP",
-        ("gpt2-medium", 8, "ddp", 1024, 32, "bf16", "a100-80gb-sxm"),
+        ("gpt2-medium", 8, "ddp", 1024, 256, "bf16", "a100-80gb-sxm"),
     ),
     "sentence": (
         "Training gpt2-xl with DDP on 4x H100 80GB, global batch 16, seq 1024, bf16 autocast",
         ("gpt2-xl", 4, "ddp", 1024, 16, "bf16-amp", "h100-sxm"),
+    ),
+    "prose": (
+        "Starting run: GPT-2 large (774M), 4x H100, seq length 1024, per-gpu batch 8, bf16 mixed precision, FSDP",
+        ("gpt2-large", 4, "fsdp", 1024, 32, "bf16-amp", "h100-sxm"),
     ),
     "lines": (
         "model = gpt2\ngpus = 2\ngpu = H100 SXM\nbatch_size = 4 per GPU\nseq_len = 2k\nprecision = bf16-amp\n"
@@ -259,3 +274,70 @@ def test_phases_of_a_loop_that_nearly_add_to_its_step_are_the_measurement_s(tmp_
     assert one(read(tmp_path, short)).phases_s == found.phases_s
     for forward in (20.0, 120.0):
         assert one(read(tmp_path, of_phases("", forward))).phases_s == {}
+
+
+WHOSE = {
+    "that of each": ({"batch_size": 8}, {}, 64, 8, False),
+    "that of all": ({"batch": 8}, {}, 8, None, False),
+    "too few for all": ({"batch": 4}, {}, 32, 4, True),
+    "in passes": ({"batch_size": 4, "gradient_accumulation_steps": 2}, {}, 64, 4, True),
+    "nanoGPT's": (
+        {"batch_size": 4, "gradient_accumulation_steps": 16, "n_embd": 768, "block_size": 1024}, {}, 64, 4, True,
+    ),
+    "Transformers'": ({"per_device_train_batch_size": 8}, {}, 64, 8, True),
+    "torchtitan's": ({"local_batch_size": 8}, {}, 64, 8, True),
+    "Megatron-LM's": ({"micro_batch_size": 2, "global_batch_size": 64}, {}, 64, 2, True),
+    "DeepSpeed's": ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 8}, {}, 64, 8, True),
+    "in tokens": ({"total_batch_size": 65536, "device_batch_size": 8}, {}, 64, 8, True),
+    "told by samples": ({"batch_size": 8}, {"samples_per_sec": 16.0}, 8, None, True),
+    "told by tokens": ({"batch_size": 8}, {"tokens_per_sec": 131072.0}, 64, 8, True),
+    "told by tokens of each": ({"batch": 8}, {"tokens_per_sec_per_gpu": 16384.0}, 64, 8, True),
+}  # fmt: skip
+
+
+def test_a_batch_beside_no_count_of_gpus_is_a_guess_too(tmp_path):
+    steps = [{"step": at, "step_time_s": 0.5} for at in (1, 2, 3)]
+    run = {"model": "gpt2", "gpu": "H100", "seq_len": 1024, "batch_size": 8}
+    found = one(read(tmp_path, "".join(json.dumps(row) + "\n" for row in [run, *steps])))
+    asked = said_scenario(found)
+    assert (asked.fields["training.global_batch"].value, asked.fields["training.global_batch"].sure) == (8, False)
+    assert {"gpus", "global_batch"} <= set(asked.asked)
+
+
+@pytest.mark.parametrize("name", WHOSE)
+def test_a_batch_beside_gpus_is_a_guess_where_neither_its_name_nor_a_rate_says_whose_it_is(tmp_path, name):
+    said, rates, batch, of_pass, sure = WHOSE[name]
+    run = {"model": "gpt2", "gpu": "H100", "gpus": 8, "seq_len": 1024, **said}
+    steps = [{"step": at, "step_time_s": 0.5, **rates} for at in (1, 2, 3)]
+    found = one(read(tmp_path, "".join(json.dumps(row) + "\n" for row in [run, *steps])))
+    assert (found.scenario["training"]["global_batch"], found.scenario["plan"].get("micro_batch")) == (batch, of_pass)
+    asked = said_scenario(found)
+    assert (asked.fields["training.global_batch"].sure, "global_batch" in asked.asked) == (sure, not sure)
+    other = answered(found, {"global_batch": 64})
+    assert said_scenario(other).fields["training.global_batch"].sure
+    assert other.scenario["plan"].get("micro_batch") == (of_pass if sure else None)
+
+
+@pytest.mark.parametrize(
+    ("said", "peak_bytes"), [("mem 41.2 GB", 41.2e9), ("gpu_mem: 41.2GB", 41.2e9), ("lr 4.1", None)]
+)
+def test_memory_that_is_not_said_to_be_a_peak_is_taken_as_one_and_that_is_said(tmp_path, said, peak_bytes):
+    found = one(read(tmp_path, of_steps("step {} | loss 9.1 | " + said + " | {} ms", (900,), (136,), (135,))))
+    assert found.memory.peak_bytes == (peak_bytes and pytest.approx(peak_bytes))
+    assert ("memory-as-peak" in codes(found)) == (peak_bytes is not None)
+
+
+@pytest.mark.parametrize(
+    ("said", "recompute"),
+    [
+        ("activation checkpointing full", "full"),
+        ("gradient checkpointing: True", "full"),
+        ("recompute=selective", "selective"),
+        ("recompute off", "none"),
+        ("activation checkpoint saved", None),
+    ],
+)
+def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recompute):
+    head = f"model: gpt2 | 8x H100 80GB | DDP | seq_len 1024 | global batch 64 | {said}\n"
+    steps = of_steps("step {} | loss 9.1 | {} ms", (900,), (136,), (135,))
+    assert one(read(tmp_path, head + steps)).scenario["plan"].get("recompute") == recompute

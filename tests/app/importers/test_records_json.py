@@ -72,3 +72,20 @@ def test_one_list_inside_an_object_is_read_like_the_list_and_a_mean_stands_for_i
     assert [row["step_s"] for row in own.rows] == [0.25]
     two = {"runs": [{"step_ms": 4}], "others": [{"step_ms": 5}]}
     assert "unknown kind" in refusal(tmp_path, two).message
+
+
+def test_objects_keyed_by_name_are_a_row_each(tmp_path):
+    each = {
+        name: {"model": "gpt2", "step": {"mean_ms": mean, "std_ms": 1.2}, "peak_memory_gb": 24.4}
+        for name, mean in (("ddp", 190.2), ("fsdp", 201.4))
+    }
+    around = {"hardware": {"gpu": "H100", "count": 8}, "settings": {"seq_len": 2048}}
+    for document in ({"experiment": "sharding", **around, "results": each}, each):
+        rows = one(read(tmp_path, document)).rows
+        assert [(row["strategy"], row["step_s"]) for row in rows] == [
+            ("ddp", pytest.approx(0.1902)),
+            ("fsdp", pytest.approx(0.2014)),
+        ]
+        assert [row.get("gpus") for row in rows] == ([None, None] if document is each else [8, 8])
+    phases = {name: {"mean_ms": 4.0, "std_ms": 0.1} for name in ("forward", "backward")}
+    assert len(one(read(tmp_path, {"model": "gpt2", **phases})).rows) == 1

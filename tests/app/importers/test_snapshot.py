@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -12,10 +13,19 @@ FRAMES = [
     {"filename": "/usr/lib/torch/nn/modules/linear.py", "line": 1, "name": "forward"},
     {"filename": "/home/secret-user/train.py", "line": 42, "name": "step"},
 ]
+START_US = 1_790_000_000_000_000
+"""Torch writes microseconds since 1970."""
 
 
 def entry(action, address=0, size=0, at=0, frames=()):
-    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": at, "frames": list(frames)}
+    return {
+        "action": action,
+        "addr": address,
+        "size": size,
+        "stream": 0,
+        "time_us": at,
+        "frames": list(frames),
+    }
 
 
 def snapshot(entries, blocks=((0x100, 64, "active_allocated"),)):
@@ -26,14 +36,15 @@ def snapshot(entries, blocks=((0x100, 64, "active_allocated"),)):
 
 def test_memory_over_time_is_walked_back_from_the_end(tmp_path):
     entries = [
-        entry("free_requested", 0x900, 1000, 5),
-        entry("free_completed", 0x900, 1000, 6),  # taken before the history began
-        entry("alloc", 0x200, 300, 10, FRAMES),
-        entry("alloc", 0x300, 200, 20, FRAMES),
-        entry("free_completed", 0x300, 200, 30),
-        entry("free_completed", 0x200, 300, 40),
+        entry("free_requested", 0x900, 1000, START_US + 5),
+        entry("free_completed", 0x900, 1000, START_US + 6),  # taken before the history began
+        entry("alloc", 0x200, 300, START_US + 10, FRAMES),
+        entry("alloc", 0x300, 200, START_US + 20, FRAMES),
+        entry("free_completed", 0x300, 200, START_US + 30),
+        entry("free_completed", 0x200, 300, START_US + 40),
     ]
     found = one(read(tmp_path, pickle.dumps(snapshot(entries), protocol=4)))
+    assert one(read(tmp_path, json.dumps(snapshot(entries)))).rows == found.rows, "as the runner writes it"
     times = [row for row in found.rows if "time_s" in row]
     assert [row["allocated_bytes"] for row in times] == [1064.0, 64.0, 364.0, 564.0, 364.0, 64.0]
     assert times[-1]["time_s"] == pytest.approx(35e-6)

@@ -88,3 +88,11 @@ def test_a_file_that_breaks_off_is_read_up_to_there(tmp_path):
 @pytest.mark.parametrize("records", [(), (event(1e9, 1, loss=5.0),), (event(1e9, 1, loss=float("nan")),)])
 def test_a_file_without_steps_is_refused_with_the_way_out(tmp_path, records):
     assert "upload" in refusal(tmp_path, events(*records)).remedy
+
+
+@pytest.mark.parametrize(("name", "value", "step_s"), [("loss", 4.0, 0.5), ("step_time", 0.45, 0.45)])
+def test_the_csv_of_one_scalar_is_timed_by_itself_or_by_the_clock(tmp_path, name, value, step_s):
+    lines = [f"{1_764_000_000 + 5 * at},{10 * at},{value}" for at in range(6)]
+    text = "\n".join(["Wall time,Step,Value", *lines])
+    found = one(read(tmp_path, text, f"run-train-tag-{name}.csv"))
+    assert (found.origin.format, found.steps_s[-1]) == ("tensorboard", pytest.approx(step_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given
@@ -150,6 +151,29 @@ def test_host_wait_is_folded_where_the_measurement_does_not_tell_it_apart():
     }
     assert found.deltas[1].phases_s == {"forward": 0.0, "backward": 0.25, "optimizer": -0.25}
     assert len(found.notes) == 1
+
+
+def test_a_log_is_compared_with_phases_that_hold_what_they_wait_for():
+    scenario = scenario_from_json(LLAMA)
+    predicted = of_estimate(estimate(scenario, interval=False), scenario, "p")
+    exposed_s = predicted.phases_s["exposed_communication"]
+    assert exposed_s > 0.01 * predicted.step_time_s
+    assert math.fsum(predicted.exposed_by_phase_s.values()) == pytest.approx(exposed_s, rel=1e-12)
+    # figures of few digits add to a little more than their step
+    log = of_measurement(
+        Measurement(scenario=LLAMA, steps_s=(1.0, 1.0), phases_s={"forward": 0.3, "backward": 0.65, "optimizer": 0.06})
+    )
+    found = compare([predicted, log])
+    assert [note.split(" is ")[0] for note in found.notes] == ["Waiting for the host", "Communication that shows"]
+    causes = found.deltas[1].causes
+    assert [one.name for one in causes] == ["forward", "backward", "optimizer"]
+    assert all(one.a_s > 0 and one.b_s > 0 for one in causes)
+    assert math.fsum(one.a_s for one in causes) == pytest.approx(predicted.step_time_s, rel=1e-9)
+    assert math.fsum(one.b_s for one in causes) == pytest.approx(1.0, rel=1e-9)
+    assert math.fsum(one.seconds for one in causes) == pytest.approx(1.0 - predicted.step_time_s, rel=1e-9)
+    # what tells communication apart is compared with it apart
+    apart = dataclasses.replace(log, phases_s={**log.phases_s, "exposed_communication": 0.0})
+    assert compare([predicted, apart]).items[0].phases_s["exposed_communication"] == exposed_s
 
 
 def test_host_wait_stays_apart_where_the_measurement_has_it():

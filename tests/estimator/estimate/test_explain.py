@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, SHOWN_CATEGOR
 from estimator.scenario.codec import encode
 from estimator.scenario.problems import Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.scenario.units import bytes_text
+from estimator.scenario.units import bytes_text, seconds
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, document, flawless, scenario
 
 E = efficiencies("default")
@@ -173,6 +174,7 @@ def test_where_the_host_paces_it_is_what_binds_though_the_device_is_busy():
     assert max(found.breakdown_s, key=lambda name: found.breakdown_s[name]) == "elementwise"
     assert found.binds == "host"
     assert "Host takes" in found.limits
+    assert f"to launch it, and the chip waits {seconds(found.breakdown_s['host'])} of that" in found.limits
     assert "a faster chip or link gains little" in found.limits
     assert any(text.startswith("The host binds: ") for text in found.assumptions)
     link = catalog.link(catalog.chip("h100-sxm").link)
@@ -189,9 +191,16 @@ def test_what_is_beside_micro_batches_binds_where_it_takes_longer_than_their_lau
 
 
 def test_dtensors_dispatch_is_named_as_why_the_host_takes_so_long():
-    said = split().assumptions[-1]
+    host, said = split().assumptions[-2:]
     assert "DTensor's dispatch" in said
-    assert "360 µs for each of a micro-batch's 561 products" in said
+    assert "360 µs on the mean host for each of a micro-batch's 561 products" in said
+    # what it takes is a figure of its own: each product forward and backward, and six of each of 80 layers once more
+    slower = re.search(r"the slowest takes ([\d.]+) times", host)
+    assert slower
+    whole_s = (2 * 561 + 6 * 80) * 360e-6 * float(slower[1])
+    told = re.search(r"Of that, ([\d.]+) (m?s) are DTensor's", said)
+    assert told
+    assert float(told[1]) * {"s": 1, "ms": 1e-3}[told[2]] == pytest.approx(whole_s, rel=0.02)
     assert "a kernel of a norm" not in said
     assert "120 µs a kernel of a norm" in split({"sequence_parallel": True}).assumptions[-1]
     for way in ("larger micro-batch", "Megatron", "compiling"):

@@ -176,6 +176,9 @@ def test_narrower_products_are_faster():
     names = ("fp32", "tf32", "bf16", "fp8")
     seconds = [predicted(what_if.with_products_in(name)(LLAMA)).breakdown_s["matmul"] for name in names]
     assert seconds == sorted(seconds, reverse=True)
+    blackwell = [replace(what_if.with_products_in(name)(LLAMA), chip="b200") for name in ("fp8", "fp4")]
+    wider, narrower = (predicted(one).breakdown_s["matmul"] for one in blackwell)
+    assert narrower < wider
     assert predicted(what_if.with_products_in("bf16")(LLAMA)).step_time_s == predicted(LLAMA).step_time_s
     with pytest.raises(InputProblems):
         what_if.with_products_in("int3")
@@ -453,3 +456,26 @@ def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():
     )
     own, longer = (estimate_op_list(found, cluster_for(found), one).step_time_s for one in (e, slower))
     assert longer - own == pytest.approx(3.0)
+
+
+def test_an_optimizer_of_dtensors_has_each_layout_worked_out_anew_for_its_step_size():
+    """Once for all tensors of a layout; plain tensors and compiled updates have none."""
+    first, second = (Operand(shape=(8, width), dtype="bfloat16") for width in (8, 16))
+    signatures = tuple(
+        Signature(op=op, inputs=(rows, rows, rows), outputs=(rows,))
+        for op, rows in (("aten::addcdiv_", first), ("aten::addcdiv_", second), ("aten::addcmul_", first))
+    )
+    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
+    e = replace(e, host_dtensor_value_s=1.0)
+
+    def host_s(apart: int, *, compiled: bool = False) -> float:
+        calls = tuple(
+            Call(kind="kernel", signature=at, phase="optimizer", dtensor=apart, compiled=compiled)
+            for at in (2, 0, 2, 0, 0, 1)
+        )
+        found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h100-sxm")
+        times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
+        return float(times.host.sum())
+
+    assert host_s(1) == pytest.approx(2.0)
+    assert host_s(0) == host_s(1, compiled=True) == 0

@@ -136,6 +136,15 @@ def test_no_attention_and_no_vocabulary_give_a_reason():
     assert found.scenario is None
 
 
+def test_attention_of_square_heads_is_told_and_beside_a_recurrent_network_it_gives_another_reason():
+    square = kernel("aten::bmm", (16, 64, 64), (16, 64, 64))
+    attention = [square, kernel("aten::_safe_softmax", (4, 4, 64, 64)), square]
+    found = made(*attention, kernel("aten::mm", (256, 256), (256, 1024)), kernel("aten::mm", (256, 1024), (1024, 256)))
+    assert found.fields or "no tokens" in found.reason
+    recurrent = made(*attention, *[kernel("aten::addmm", (512,), (4, 128), (128, 512))] * 64)
+    assert "beside a recurrent network" in recurrent.reason
+
+
 @pytest.mark.parametrize(
     ("signatures", "modules"),
     [

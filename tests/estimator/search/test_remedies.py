@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from estimator.estimate.estimate import estimate
+from estimator.scenario.breakdown import WAITING
 from estimator.scenario.scenario import scenario_from_json
 from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, remedies
 
@@ -21,6 +22,7 @@ def test_what_is_promised_is_what_the_estimate_says():
     own = estimate(scenario_from_json(SLOW), interval=False)
     found = remedies(SLOW)
     assert (found.over_bytes, found.binds_s) == (0.0, own.breakdown_s[found.binds])
+    assert found.waits == (found.binds in WAITING)
     assert 1 <= len(found.best) <= 3
     assert found.best[0].step_time_s < 0.7 * own.step_time_s, (
         "another plan is far faster, and compiling is not the first remedy"

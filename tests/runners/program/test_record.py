@@ -97,6 +97,7 @@ def test_autocast_casts_each_weight_once_and_fuses_the_optimizer(traced):
 def test_what_workers_load_costs_the_program_s_own_process_nothing(traced, workers, own):
     found = traced(PROGRAMS / "loads.py", "--", workers)
     assert (max(call.dispatches for call in found.calls) > 100 * 16) == own
+    assert any("data loader" in text for text in found.assumptions)
 
 
 def test_what_autograd_gives_a_compiled_graph_lives_as_long_as_the_graph_runs(traced):

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from app.importers.text.kinds.step_prose import fill_in
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -48,9 +49,11 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     tables = [block for block in blocks if isinstance(block, Table)]
     findings = Findings()
     rows: list[dict[str, Any]] = []
+    said: list[Warning] = []
     for table in tables:
         columns = columns_of(table)
         counted = {i: _BYTES for i, one in enumerate(columns) if _is_bytes(one, [cells[i] for cells in table.rows])}
+        begun = len(rows)
         for cells in table.rows:
             row: dict[str, Any] = {}
             oom = findings.oom
@@ -58,8 +61,9 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 _read(row, column, cells[i], findings, counted.get(i))
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             rows.append(row)
+        said += fill_in(rows[begun:], table, ("batch", "precision"))
     where = place(tables[0])
-    warnings = _megabytes(rows, findings, where, decisions, tables[0].around.heading)
+    warnings = said + _megabytes(rows, findings, where, decisions, tables[0].around.heading)
     warnings += _forward_inside(rows, where)
     recognise_memory(rows)
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))

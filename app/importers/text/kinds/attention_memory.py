@@ -31,6 +31,7 @@ def matches(block: Block) -> bool:
         "memory" in kinds
         and all(kind in ("", "memory", "memory_per_seq_squared") for kind in kinds)
         and meaning.name_is(columns[0], meaning.SEQ_LEN)
+        and not any(column.unit and column.unit.suffix == "_s" for column in columns)
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
-from app.importers.text.kinds.step_prose import fill_in, said_unit
+from app.importers.text.kinds.step_prose import fill_in, said_precision, said_unit
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -22,10 +23,17 @@ from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import assigned_batch, common_name, model_of, model_of_count, settle_course
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
-from app.importers.text.values.units import Unit, unit
+from app.importers.text.values.units import Unit, is_time, unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
-from estimator.validation.spellings import LONGEST_NAME, is_out_of_memory, mentions_out_of_memory
+from estimator.validation.spellings import (
+    LONGEST_NAME,
+    is_out_of_memory,
+    mentions_out_of_memory,
+    says_no,
+    says_yes,
+    sharding_of,
+)
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
@@ -131,7 +139,20 @@ def _timings(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Colum
             continue
         if column.unit is None or column.unit.suffix == "_s":
             found.append((i, column, what))
-    return found
+    return found or _bare(table, columns)
+
+
+def _bare(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:
+    """The one column under a bare ``ms`` or ``s``, which beside a model is the time of a step; [] where rates are."""
+    bare = [(i, column) for i, column in enumerate(columns) if is_time(column.header.strip())]
+    if len(bare) != 1 or any(rate_of(column.header) for column in columns) or _of_a_run(table, *bare[0]):
+        return []
+    at, column = bare[0]
+    if column.unit is None:  # s, of which a header alone does not say that it is no name
+        if not any(meaning.name_is(other, meaning.SEQ_LEN) for other in columns[:at] + columns[at + 1 :]):
+            return []
+        column = replace(column, unit=_SECONDS, printed_unit="s")
+    return [(at, column, meaning.Quantity(name="step"))]
 
 
 def _of_a_run(table: Table, at: int, column: Column) -> bool:
@@ -232,6 +253,10 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
     elif meaning.name_is(column, meaning.PRECISION):
         if plain:
             row["precision"] = from_text(text)
+    elif column.name in meaning.PRECISION_FLAGS and (says_yes(plain) or says_no(plain)):
+        row.setdefault("precision", "fp32")
+        if says_yes(plain):
+            row["precision"] = meaning.PRECISION_FLAGS[column.name]
     elif meaning.name_is(column, meaning.GPU) and plain:
         _gpu(row, plain)
     elif count_of and (read := count(text, 1024.0 if count_of in _POWERS_OF_TWO else 1e3)) is not None:
@@ -247,6 +272,8 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         row["sharding"] = _ZERO_STAGES[plain[-1]]
     elif meaning.name_is(column, meaning.SHARDING) and plain:
         row["sharding"] = plain
+    elif column.name == "fsdp" and (says_yes(plain) or sharding_of(plain)):
+        row["sharding"] = "fsdp" if says_yes(plain) else plain
     elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in meaning.RECOMPUTED:
         row["recompute"] = meaning.RECOMPUTED[plain.lower()]
     elif is_out_of_memory(column.name):
@@ -302,11 +329,13 @@ def _iterations(row: dict[str, Any]) -> int | None:
 
 def _precision(table: Table, columns: tuple[Column, ...], document: Document, decisions: Decisions) -> tuple[str, str]:
     """Return the precision of a table without such a column, and the ground where it is only an assumption."""
-    if any(meaning.name_is(column, meaning.PRECISION) for column in columns):
+    if any(map(_is_precision, columns)):
         return "", ""
     for label in reversed(table.around.labels):
         if found := from_label(label):
             return found, ""
+    if said_precision(table):
+        return "", ""  # which is filled in beside what else is said there
     if decisions.precision_columns is None:
         decisions.precision_columns = any(_has_precision(block) for block in document.blocks)
     if decisions.precision_columns:
@@ -319,7 +348,11 @@ def _precision(table: Table, columns: tuple[Column, ...], document: Document, de
 def _has_precision(block: Block) -> bool:
     if not isinstance(block, Table) or not matches(block):
         return False
-    return any(meaning.name_is(column, meaning.PRECISION) for column in columns_of(block))
+    return any(map(_is_precision, columns_of(block)))
+
+
+def _is_precision(column: Column) -> bool:
+    return meaning.name_is(column, meaning.PRECISION) or column.name in meaning.PRECISION_FLAGS
 
 
 def _out_of_memory(table: Table, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Warning]]:

@@ -58,7 +58,7 @@ def read(lines: Sequence[str]) -> Log | None:
         rows=rows,
         steps_s=steps_s,
         world_size=max(1, world),
-        memory=memory_of(rows),
+        memory=memory_of(rows, warnings),
         warnings=tuple(warnings),
     )
 

@@ -16,12 +16,15 @@ from app.importers.text.values.models import model_of
 from estimator.validation.spellings import precision_of, sharding_of
 
 _MOST_LINES, _LONGEST_LINE, _FEWEST = 200, 400, 2
-_PLAIN = re.compile(r"[A-Za-z]\w{0,40}")
+_PLAIN = re.compile(r"[A-Za-z][\w -]{0,40}")
+_LETTERS = 2
+"""What is no longer is no word of a sentence: ``ac`` is a column's name alone."""
 _COUNTS: Mapping[str, Iterable[str]] = {
     "global_batch_size": meaning.GLOBAL_BATCH,
     "per_device_batch_size": meaning.GPU_BATCH,
     "micro_batch_size": meaning.MICRO_BATCH,
-    "batch_size": meaning.BATCH,
+    "batch": {"batch"},
+    "batch_size": meaning.BATCH - {"batch"},
     "gradient_accumulation_steps": meaning.ACCUMULATION,
     "seq_len": {*meaning.SEQ_LEN, "block", "block_size"},
     "world_size": meaning.GPUS,
@@ -40,8 +43,20 @@ _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})",
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
 _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
 _SHARDING = re.compile(r"\b(?:sharding|strategy)\s?[:= ]\s?([\w-]{2,40})", re.IGNORECASE)
+_RECOMPUTE = re.compile(
+    r"\b(?:"
+    + "|".join(
+        name.replace("_", "[ _-]") for name in sorted(meaning.RECOMPUTE, key=len, reverse=True) if len(name) > _LETTERS
+    )
+    + r")\s?[:=]?\s?("
+    + "|".join(sorted((word for word in meaning.RECOMPUTED if word.isalnum()), key=len, reverse=True))
+    + r")\b",
+    re.IGNORECASE,
+)
 _WITH = re.compile(r"\bwith\s([\w-]{2,40})", re.IGNORECASE)
 _PART = re.compile(r"[|,;]")
+_ASIDE = re.compile(r"\(.{0,40}?\)|\s(?:on|with)\s.{0,80}")
+"""Behind a model's name: in brackets its size, then on what it runs."""
 _UP_TO = 1024
 
 
@@ -64,7 +79,7 @@ def _said(line: str) -> dict[str, str]:
     for hit in _COUNT.finditer(line):
         name = _NAME_OF[re.sub(r"[ -]", "_", hit[1].lower())]
         count = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
-        said.setdefault("per_device_batch_size" if hit[4] and name == "batch_size" else name, str(count))
+        said.setdefault("per_device_batch_size" if hit[4] and name.startswith("batch") else name, str(count))
     if many := _OF_MANY.search(line):
         said.setdefault("world_size", many[1])
     if chip := next(spoken(line), None):
@@ -74,7 +89,8 @@ def _said(line: str) -> dict[str, str]:
     if named := _MODEL.search(line):
         said["model"] = named[1]
     else:
-        subjects = (subject[1] for subject in _SUBJECT.finditer(line))
+        subjects = [subject[1] for subject in _SUBJECT.finditer(line)]
+        subjects += [_ASIDE.sub("", part.rpartition(":")[2]).strip() for part in _PART.split(line)]
         known = [one for one in subjects if model_of({"model": one.rpartition("/")[2]})]
         said |= {"model": known[0]} if known else {}
     said |= _in_words(line)
@@ -82,10 +98,12 @@ def _said(line: str) -> dict[str, str]:
 
 
 def _in_words(line: str) -> dict[str, str]:
-    """How states are sharded and the precision: by their names, else as words that stand alone between separators."""
+    """Sharding and precision by their names, else as words that stand alone between separators; what is recomputed."""
     alone = [part.strip() for part in _PART.split(line)]
     sharded = [hit[1] for pattern in (_SHARDING, _WITH) if (hit := pattern.search(line))]
     precise = [hit[1] for hit in (_PRECISION.search(line),) if hit]
     sharding = next((word for word in (*sharded, *alone) if _PLAIN.match(word) and sharding_of(word)), "")
     precision = next((word for word in (*precise, *alone) if _PLAIN.match(word) and precision_of(word)), "")
-    return ({"sharding": sharding} if sharding else {}) | ({"precision": precision} if precision else {})
+    again = _RECOMPUTE.search(line)
+    found = {"sharding": sharding, "precision": precision, "recompute": again[1].lower() if again else ""}
+    return {name: word for name, word in found.items() if word}

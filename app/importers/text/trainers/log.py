@@ -68,16 +68,43 @@ def rows_of(steps: Sequence[Step], count: str = "step") -> tuple[dict[str, Any],
     return tuple({count: step.number, **step.row} for step in steps)
 
 
-def memory_of(rows: Sequence[Mapping[str, Any]]) -> MeasuredMemory:
-    """The most that any step says was allocated, and reserved, by the names that loops give it."""
+def memory_of(rows: Sequence[Mapping[str, Any]], warnings: list[Warning]) -> MeasuredMemory:
+    """The most that any step says was allocated, and reserved, by the names that loops give it; say what is a guess."""
     peaks = (value for row in rows for name in _PEAKS if isinstance(value := row.get(name), (int, float)) and value > 0)
     held = (value for row in rows for name in _HELD if isinstance(value := row.get(name), (int, float)) and value > 0)
-    return MeasuredMemory(peak_bytes=max(peaks, default=None), reserved_bytes=max(held, default=None))
+    peak, reserved = max(peaks, default=None), max(held, default=None)
+    plain = {} if peak else _plain_memory(rows)
+    if plain:
+        name, peak = max(plain.items(), key=lambda one: one[1])
+        message = f"{name.removesuffix('_bytes')!r} is taken for the peak of what was allocated, as most loops print"
+        warnings.append(Warning(code="memory-as-peak", message=f"{message}; it may be what was held at the time"))
+    return MeasuredMemory(peak_bytes=peak, reserved_bytes=reserved)
+
+
+def _plain_memory(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The most of each column of memory that does not say whether it is a peak."""
+    found: dict[str, float] = {}
+    for row in rows:
+        for name, value in row.items():
+            if _PLAIN.fullmatch(name) and isinstance(value, (int, float)) and value > 0:
+                found[name] = max(value, found.get(name, 0.0))
+    return found
+
+
+_PLAIN = re.compile(
+    r"(?:(?:gpu|cuda|device|used|allocated)_)?(?:mem|memory|vram)(?:_(?:used|allocated|alloc|usage))?_bytes"
+)
 
 
 _PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_memory_bytes", "max_memory_allocated_bytes",
           "peak_memory_allocated_bytes", "memory_max_active_bytes")  # fmt: skip
-_HELD = ("reserved_bytes", "max_memory_reserved_bytes", "peak_memory_reserved_bytes", "memory_max_reserved_bytes")
+_HELD = (
+    "reserved_bytes",
+    "reserved_memory_bytes",
+    "max_memory_reserved_bytes",
+    "peak_memory_reserved_bytes",
+    "memory_max_reserved_bytes",
+)
 
 
 def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warnings: list[Warning]) -> dict[str, float]:

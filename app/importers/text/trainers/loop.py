@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from app.importers.text.trainers import clock, passes
@@ -35,6 +36,10 @@ _MARK = re.compile(
 )
 _ALONE = re.compile(r"[\W_]{0,600}(?:epoch\s?[:=]\s?\d{1,9}[\W_]{0,600})?", re.IGNORECASE)
 """Behind a mark with its figures beneath: nothing, or the epoch, as in OLMo's ``[step=10/739328,epoch=0]``."""
+_NUMBERED = re.compile(r"\s{0,8}(\d{1,9})\s{0,4}[,|:]\s{0,4}(?=(?:train_)?loss\b)", re.IGNORECASE)
+"""A line that begins with the number of its step: ``536, loss: 3.34, dt: 0.391s``, ``1410 | loss 5.14 | 23.4ms``."""
+_PAIR = re.compile(r"[A-Za-z][\w ./-]{0,60}: {0,4}[-+]?[\d.]{1,30}(?:e[-+]?\d{1,3})?\s{0,8}")
+"""A line of one figure under a mark alone, as fms-fsdp prints them."""
 _PER_STEP = r"(?:it|iter|iteration|step|batch)"
 _SECOND = r"(?:s|sec|second)"
 _UNIT = (
@@ -93,6 +98,8 @@ _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
 _LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
 _FEWEST_OF_A_BAR = 10
+_FEWEST_BYTES = 1e8
+"""Memory without a unit that is more counts bytes."""
 _MOST_RUNS = 8
 """Of a log that several processes write, as one that began anew beside another."""
 _LONGEST_STEP_S = 100.0
@@ -136,7 +143,7 @@ def read(lines: Sequence[str]) -> Log | None:
         steps_s=steps_s,
         phases_s=phases_of(rows, steps_s, warnings),
         world_size=world,
-        memory=memory_of(rows),
+        memory=memory_of(rows, warnings),
         warnings=tuple(warnings),
     )
     settings = {
@@ -151,17 +158,23 @@ def read(lines: Sequence[str]) -> Log | None:
 
 def _at(line: str) -> int:
     """Where the number of a line's mark begins."""
-    found = _MARK.search(_in_words(line)[:_HEAD])
+    found = _mark_of(_in_words(line))
     return found.start(1) if found else 0
 
 
+def _mark_of(line: str) -> re.Match[str] | None:
+    return _MARK.search(line[:_HEAD]) or _NUMBERED.match(line[:_HEAD])
+
+
 def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each step that is marked, what is said of it (behind the mark, and on indented lines under a mark alone), and the
-    line of the mark."""
+    """Each step that is marked, what is said of it, and the line of the mark.
+
+    It is said behind the mark; under a mark alone on indented lines, and on lines of one figure each.
+    """
     under: tuple[int, list[str], str] | None = None
     for line in map(_in_words, lines):
-        found = _MARK.search(line[:_HEAD]) if len(line) <= _LONGEST_LINE else None
-        if under and found is None and line[:1].isspace():
+        found = _mark_of(line) if len(line) <= _LONGEST_LINE else None
+        if under and found is None and (line[:1].isspace() or _PAIR.fullmatch(line[:_HEAD])):
             if len(under[1]) < _MOST_FIELDS:
                 under[1].append(line[:_LONGEST_LINE])
             continue
@@ -210,6 +223,8 @@ def _step(mark: int, text: str) -> Step:
         value = value / steps if key in ("step_s", "step_without_unit") else value
         if key == "unnamed_s":
             unnamed = value * scale
+        elif key and not printed and value >= _FEWEST_BYTES and key.endswith("memory"):
+            row.setdefault(f"{key}_bytes", value)
         elif key and key not in _MARKS and not (key == "mfu_frac" and value <= 0):
             row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
     if unnamed:
@@ -271,6 +286,9 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
                 "Times have no unit and are too long for seconds, so they are left out. Write one behind them: 35 ms"
             )
         warnings.append(Warning(code="unit-missing", message=message))
+    if not said and _of_each_step(steps):
+        steps = [_with_own_time(step) for step in steps]
+        said = True
     hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:_LONGEST_LINE]))), None)
     tokens = number(hit[1]) if hit else 0.0
     timed = []
@@ -291,6 +309,19 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
             seconds = tokens / row["tokens_per_s"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
+
+
+def _of_each_step(steps: Sequence[Step]) -> bool:
+    """Whether what is called elapsed is the time of each step: it falls while one run's steps go on."""
+    elapsed = [(step.number, step.row["since_start_s"]) for step in steps if "since_start_s" in step.row]
+    return all(one[0] < other[0] for one, other in pairwise(elapsed)) and any(
+        other[1] < one[1] for one, other in pairwise(elapsed)
+    )
+
+
+def _with_own_time(step: Step) -> Step:
+    row = {key: value for key, value in step.row.items() if key != "since_start_s"}
+    return replace(step, seconds=step.row.get("since_start_s"), row=row)
 
 
 def _run_of(step: Step, runs: Sequence[Step]) -> int | None:

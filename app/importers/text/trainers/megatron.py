@@ -63,7 +63,7 @@ def read(lines: Sequence[str]) -> Log | None:
             peak_bytes=max(peak for peak, _ in peaks) * MIB, reserved_bytes=max(most for _, most in peaks) * MIB
         )
         if peaks
-        else memory_of(rows),
+        else memory_of(rows, warnings),
         warnings=tuple(warnings),
     )
 

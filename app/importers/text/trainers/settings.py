@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from app.importers.text.trainers.log import Log
 from app.importers.text.values import meaning
 from app.importers.text.values.models import model_of
-from estimator.scenario.measurement import Warning
+from estimator.scenario.measurement import BATCH_GUESSED, Warning
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
 
 _MODEL = ("model", "model_name", "model_name_or_path", "model_type", "arch", "architecture")
@@ -37,13 +38,19 @@ _ZERO = tuple(sorted(meaning.ZERO))
 _WHOLE_BATCH = _also_headings(
     ("global_batch_size_to_train_on", "train_batch_size", "global_train_batch_size"), meaning.GLOBAL_BATCH
 )
-_BATCH = ("batch_size", "batch")
+_EACH_BATCH, _ANY_BATCH = ("batch_size", "bs"), ("batch",)
+"""What programs call the batch that each GPU loads, and a word that heads tables as well, mostly over that of all."""
 _OWN_BATCH = _also_headings(("per_device_batch_size",), meaning.GPU_BATCH | meaning.MICRO_BATCH)
 _PASSES = _also_headings(("accum_steps",), meaning.ACCUMULATION)
+_NANOGPT = ("n_embd", "block_size")
+"""Settings by which nanoGPT's are known, whose passes are those of all GPUs together."""
+_FEWEST_TOKENS = 1 << 16
+"""A total batch from here on that sequences divide counts tokens, as build-nanogpt's and nanochat's does."""
+_NEAR = 0.1
+"""By how much a batch that rates tell may be off."""
 _MESH = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
 """Axes of MaxText's mesh, within a slice (``ici_tensor_parallelism``) and across slices (``dcn_…``), which multiply."""
 _PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
-_FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
 _KINDS = ("gpu", "cuda", "tpu", "cpu", "gpu_multiprocess", "rocm")
 """Words for a device that name none."""
 _ON = ("true", "1", "yes", "True")
@@ -63,6 +70,8 @@ class Said:
     seq_len: int = 0
     global_batch: int = 0
     micro_batch: int = 0
+    guess: str = ""
+    """Why the batch is only a guess; "" where it is none."""
     precision: str = ""
     sharding: str = ""
     recompute: str = ""
@@ -76,7 +85,7 @@ class Said:
 
 
 def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
-    """Read names in lower case with their values; a batch is that of all GPUs, unless its name says it is of one.
+    """Read names in lower case with their values; whose a plain batch is, is a guess.
 
     ``ranks``: where the settings do not say how many there are.
     """
@@ -86,7 +95,20 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
         degrees = {}
     dp = Said(world_size=world, degrees=degrees).dp
     own, passes = _whole(settings, _OWN_BATCH), _whole(settings, _PASSES) or 1
-    batch = _whole(settings, _WHOLE_BATCH) or (0 if own else _whole(settings, _BATCH))
+    batch, length = _whole(settings, _WHOLE_BATCH), _whole(settings, _LENGTH)
+    if length and batch >= _FEWEST_TOKENS and batch % length == 0:
+        batch //= length
+    guess = ""
+    if not (own or batch) and (plain := _whole(settings, (*_EACH_BATCH, *_ANY_BATCH))):
+        batch, own = plain, 0
+        if passes > 1:
+            batch, own = plain * passes * (1 if all(name in settings for name in _NANOGPT) else dp), plain
+        elif plain % dp or (dp > 1 and _whole(settings, _EACH_BATCH)):
+            batch, own = plain * dp, plain
+        if dp > 1 and passes == 1 and plain % dp == 0:
+            guess = _guess(plain, dp, of_each=own > 0)
+        elif not world and passes == 1 and _whole(settings, _EACH_BATCH):
+            guess = f"The log says batch {plain} and not on how many GPUs; of several it may be that of each"
     on_mesh = any(name in settings for name in _SHARDED)  # MaxText: a device's batch is so even if several share it
     if own and world and not batch:
         batch = own * passes * (world if on_mesh else dp)
@@ -98,20 +120,52 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
     precision = precision_of(_first(settings, _PRECISION))
     if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
         precision = "bf16-amp"
-    flag = next((precision for name, precision in _FLAGS.items() if settings.get(name, "") in _ON), "")
+    flag = next((precision for name, precision in meaning.PRECISION_FLAGS.items() if settings.get(name, "") in _ON), "")
     return Said(
         model=_first(settings, _MODEL),
         gpu="" if (gpu := _first(settings, _GPU)).lower() in _KINDS else gpu,
         world_size=world,
-        seq_len=_whole(settings, _LENGTH),
+        seq_len=length,
         global_batch=batch,
         micro_batch=own,
+        guess=guess,
         precision=precision or flag,
         sharding="fsdp" if sharded else _sharding(settings),
         recompute=_recompute(settings),
         framework="xla" if on_mesh else "",
         degrees=degrees,
     )
+
+
+def _guess(plain: int, dp: int, *, of_each: bool) -> str:
+    """Why a batch is only a guess: it may be that of each data parallel rank or of all."""
+    taken, other = ("each, as most programs mean it", "all") if of_each else ("all", "each")
+    sums = (plain * dp, plain) if of_each else (plain, plain * dp)
+    return (
+        f"The log says batch {plain} and {dp} data parallel ranks, not whether that is of each or of all. It is taken"
+        f" for that of {taken}: {sums[0]} sequences in a step. Where it is that of {other} there are {sums[1]}"
+    )
+
+
+def _told(said: Said, log: Log) -> Said:
+    """The settings with their batch as the log's own rates and times tell it, where it was a guess."""
+    if not said.guess:
+        return said
+    sequences = (_sequences(row, said) for row in log.rows)
+    counted = statistics.median(known) if (known := [one for one in sequences if one]) else 0.0
+    plain = said.micro_batch or said.global_batch
+    for batch, of_pass in ((plain, 0), (plain * said.dp, plain)):
+        if counted and abs(counted / batch - 1) < _NEAR:
+            return replace(said, global_batch=batch, micro_batch=of_pass, guess="")
+    return said
+
+
+def _sequences(row: Mapping[str, Any], said: Said) -> float:
+    """Sequences of a step, as its rate times its time; 0 where either is missing."""
+    seconds = row.get("step_s") or 0.0
+    tokens_per_s = row.get("tokens_per_s") or said.world_size * row.get("tokens_per_s_per_gpu", 0.0)
+    sequences_per_s = row.get("samples_per_s") or (tokens_per_s / said.seq_len if said.seq_len else 0.0)
+    return float(sequences_per_s * seconds)
 
 
 def _sharding(settings: Mapping[str, str]) -> str:
@@ -139,7 +193,7 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
 
     ``built``: the model, where its configuration is there.
     """
-    said = said_by(settings, log.world_size if log.world_size > 1 else 0)
+    said = _told(said_by(settings, log.world_size if log.world_size > 1 else 0), log)
     world = said.world_size or 1
     if not log.steps_s:
         return replace(log, world_size=world)
@@ -159,6 +213,8 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
                ((said.model, model), (said.gpu, chips)) if text and not known]  # fmt: skip
         message = f"The log does not say its {', '.join(unsaid)}, which a prediction of its step needs"
         warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
+    if said.guess:
+        warnings.append(Warning(code=BATCH_GUESSED, message=said.guess))
     return replace(log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model))
 
 

@@ -39,6 +39,9 @@ _SUFFIX_UNITS = {
 }
 
 
+_MEMORY_UNITS = ("gb", "gib")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column: the header as printed, its words without unit and statistic, and both of those."""
@@ -64,7 +67,7 @@ def column(header: str) -> Column:
     """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.
 
     A header that is nothing but a unit of time is a time, and ``ms/iter`` that of a step; ``s`` alone stays a name,
-    mostly that of the sequence length.
+    mostly that of the sequence length. GB and GiB alone are memory; in MB messages are counted as well.
     """
     plain = without_marks(header)
     rest, printed = plain, ""
@@ -80,6 +83,8 @@ def column(header: str) -> Column:
         tail = _SUFFIX.match(plain)
         if len(plain) > 1 and is_time(plain):
             rest, printed = ("step" if PER_STEP.search(plain.lower()) else "time"), plain
+        elif plain.lower() in _MEMORY_UNITS:
+            rest, printed = "memory", plain
         elif tail and tail.group(2).lower() in _SUFFIX_UNITS:
             rest, printed = tail.group(1), tail.group(2)
     words = split_words(rest)

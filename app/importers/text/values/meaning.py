@@ -65,6 +65,8 @@ DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size", "tensor_parallel_size", "t
 NODES = {"nodes", "n_nodes", "num_nodes", "#_nodes", "#nodes", "nnodes"}
 GPUS_PER_NODE = {"nproc_per_node", "gpus_per_node", "gpu_per_node", "gpus_node", "n_gpus_per_node", "gpus_per_host"}
 PRECISION = {"precision", "dtype", "data_type", "type"}
+PRECISION_FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
+"""What programs turn on by a name of its own, as the Trainer's arguments do."""
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
 STATUS = {"status", "result", "ok", "state", "outcome", "exit_status"}
 VERSION = {"version", "implementation", "impl", "variant", "method", "kind", "mode"}

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 _NAMES = {
     "fp32": "fp32", "f32": "fp32", "float32": "fp32", "float": "fp32", "single": "fp32", "tf32": "tf32",
     "fp16": "fp16", "f16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16",
-    "fp8": "fp8", "f8": "fp8",
+    "fp8": "fp8", "f8": "fp8", "float8": "fp8", "fp4": "fp4", "f4": "fp4", "float4": "fp4", "nvfp4": "fp4",
+    "mxfp4": "fp4",
 }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
 /** Tables of any columns: one unit per column, three significant digits, the whole value on hover. */
+import { said } from "../../figures/tableSeries.js";
 import { change, count, quantity, scaleFor, significant } from "../../format.js";
 import { median } from "../../measured.js";
 import { h } from "./dom.js";
@@ -56,7 +57,7 @@ export function columnOf(name) {
     return { title: titleOfRate(rate[1]) + each, unit: PER_SECOND[rate[2]] ?? `${rate[2]}/s` };
   }
   const [suffix, unit] = SUFFIXES.find(([end]) => name.endsWith(end) && name !== end.slice(1)) ?? ["", ""];
-  return { title: name.slice(0, name.length - suffix.length).replaceAll("_", " "), unit: unit || undefined };
+  return { title: said(name.slice(0, name.length - suffix.length)), unit: unit || undefined };
 }
 
 /** Largest size in a column. @param {any[]} values */

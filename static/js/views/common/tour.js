@@ -38,7 +38,8 @@ const STOPS = [
 ];
 const GAP_PX = 10;
 
-export function createTour() {
+/** @param {() => Promise<void>} explore  makes the page that it goes through */
+export function createTour(explore) {
   let at = 0;
   const title = h("b", { id: "tour-title" });
   const words = h("p");
@@ -109,8 +110,9 @@ export function createTour() {
     if (event.key === "ArrowLeft") go(at - 1);
   });
   return {
-    start: () => {
+    start: async () => {
       show("explore");
+      await explore();
       at = 0;
       requestAnimationFrame(() => go(0));
     },

@@ -2,16 +2,14 @@
 import { ownWorks } from "../../figures/ownOps.js";
 import { roofsApart, worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
-import { bytes, plural, seconds, significant } from "../../format.js";
+import { bytes, plural, seconds } from "../../format.js";
 import { measuredChip } from "../../measured.js";
-import { loadMeasurement } from "../../measurements.js";
 import { describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { REPORT_EVENT } from "../common/takeAlong.js";
 import { later, watch } from "../common/queue.js";
-import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
 import { createConfiguration } from "./configuration.js";
@@ -238,7 +236,7 @@ export function createExplore(root, { tour, choose }) {
   function say() {
     if (state.drag || !state.estimate || state.busy) return;
     const { step_time_s, memory: held, limits } = state.estimate;
-    const words = `Step time ${significant(step_time_s * 1000)} milliseconds, peak memory ${bytes(held.peak_bytes)}, ${held.fits ? "fits" : "does not fit"}. ${limits}`;
+    const words = `Step time ${seconds(step_time_s)}, peak memory ${bytes(held.peak_bytes)}, ${held.fits ? "fits" : "does not fit"}. ${limits}`;
     if (words !== said) announce(words);
     said = words;
   }
@@ -274,9 +272,7 @@ export function createExplore(root, { tour, choose }) {
   subscribe(["scenario", "drag"], () => {
     if (state.view === "explore" && state.measurement && !state.measuredScenario && !state.drag) profile.update();
   });
-  subscribe(["measured"], () => void trying(loadMeasurement()));
   root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();
-  if (state.measured) void trying(loadMeasurement());
   return { panel };
 }

@@ -30,8 +30,8 @@ export function createMissing(changed) {
   const boxes = new Map();
   let shown = "";
 
-  /** @param {string} name @param {string} of  whose it is */
-  function boxOf(name, of) {
+  /** @param {string} name @param {string} of  whose it is @param {unknown} guess  what its file may mean */
+  function boxOf(name, of, guess) {
     const number = NUMBERS[name];
     const label = `${of}: ${number?.label ?? "model"}`;
     const box = number
@@ -41,7 +41,7 @@ export function createMissing(changed) {
           step: 1,
           inputmode: "numeric",
           "aria-label": label,
-          value: number.usual ?? "",
+          value: String(number.usual ?? guess ?? ""),
         })
       : h(
           "select",
@@ -56,15 +56,18 @@ export function createMissing(changed) {
 
   return {
     element,
-    /** @param {import("../../types.js").Measurement} measurement @param {string[]} asked */
-    update({ id, label }, asked) {
+    /**
+     * @param {import("../../types.js").Measurement} measurement @param {string[]} asked
+     * @param {import("../../types.js").Proposal["fields"]} [fields]  what was read, guesses among it
+     */
+    update({ id, label }, asked, fields = {}) {
       const names = asked.filter((name) => name === "model" || name in NUMBERS);
       const key = [id, ...names].join();
       element.hidden = !names.length;
       if (key === shown) return;
       shown = key;
       boxes.clear();
-      element.replaceChildren(...names.map((name) => boxOf(name, label || id)));
+      element.replaceChildren(...names.map((name) => boxOf(name, label || id, fields[`training.${name}`]?.value)));
     },
     /** What was answered, null as long as something lacks. @returns {Record<string, any> | null} */
     answers() {

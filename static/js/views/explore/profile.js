@@ -5,7 +5,7 @@
 import { setScenario, setSides } from "../../actions.js";
 import { api } from "../../api.js";
 import { categoryIn } from "../../figures/base.js";
-import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
+import { areMeasured, leftOutOfForm, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName, isTraced } from "../../measured.js";
 import { confirmAnswers, confirmDevice, confirmScenario } from "../../measurements.js";
@@ -167,7 +167,8 @@ function createWhatIf() {
     for (const { key: name, of, control, box, select } of laid) {
       const way = found.layouts.find(({ key }) => key === of);
       control.disabled = Boolean(way?.reason);
-      box.hidden = control.disabled && of !== "dp";
+      // what cannot be asked has no field; its reason stands below
+      box.hidden = control.disabled;
       if (select && !select.options.length && !way?.reason) {
         select.replaceChildren(...(way?.choices ?? []).map((value) => h("option", { value, text: value })));
         select.value = found.laying.plan[name];
@@ -234,12 +235,13 @@ function createWhatIf() {
 
 /**
  * That a scenario's prediction is another than that of the program's own ops, which it does not replace.
- * @param {import("../../types.js").Estimate} own @param {import("../../types.js").Estimate} form
+ * @param {import("../../types.js").OwnPrediction} expected @param {import("../../types.js").Estimate} form
  */
-function twoPredictions(own, form) {
+function twoPredictions({ estimate: own, ops }, form) {
+  const left = leftOutOfForm(ops);
   const of = (/** @type {import("../../types.js").Estimate} */ { step_time_s, memory }) =>
     [seconds(step_time_s), memory.peak_bytes && bytes(memory.peak_bytes)].filter(Boolean).join(" and ");
-  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; sliders and Search use that form.`;
+  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; sliders and Search use that form.${left.length ? ` It leaves out what the program runs beside the model: ${left.join("; ")}.` : ""}`;
 }
 
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
@@ -289,7 +291,7 @@ function createProposal() {
     if (!measurement) return;
     const found = measurement.proposed;
     const open = measuredScenario ? [] : (found?.asked ?? []);
-    missing.update(measurement, open);
+    missing.update(measurement, open, found?.fields);
     const its = measurement.expected ? "profile" : "run";
     device.hidden = Boolean(measuredScenario) || its === "profile" || !(open.length || asksDevice(measurement));
     what.hidden = true;
@@ -298,7 +300,7 @@ function createProposal() {
       const { expected, prediction, id } = measurement;
       const traced = isTraced(measurement);
       const what = traced ? "program" : its;
-      const twice = expected && prediction ? ` ${twoPredictions(expected.estimate, prediction)}` : "";
+      const twice = expected && prediction ? ` ${twoPredictions(expected, prediction)}` : "";
       words.replaceChildren(h("p", { text: `This ${what} is of ${describe(measuredScenario, catalog)}.${twice}` }));
       acts.replaceChildren(
         button("Show it", "ghost", () => {

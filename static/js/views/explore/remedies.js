@@ -62,8 +62,9 @@ export function createRemedies() {
     }
     const lacking = found.over_bytes > 0;
     const name = state.catalog.categories.find(({ key }) => key === found.binds)?.label ?? found.binds;
-    put(title, lacking ? "Makes it fit" : "Binds");
+    put(title, lacking ? "Makes it fit" : found.waits ? "Binds: the chip waits" : "Binds");
     put(binds, lacking ? `${bytes(found.over_bytes)} too much` : `${name} ${seconds(found.binds_s)}`);
+    binds.title = lacking ? "" : estimate.limits;
     const { usd } = usdPerHour();
     const line = (/** @type {import("../../types.js").RemedyFound} */ one) => {
       const words = remedyWords(one.changes);

@@ -1,6 +1,6 @@
 /** Specifications of the chosen model and the chosen hardware, one line each. */
 import { bytes, count, quantity, short, significant } from "../../format.js";
-import { chipOf, modelOf } from "../../scenario.js";
+import { chipOf, modelOf, same } from "../../scenario.js";
 import { state } from "../../state.js";
 
 export function modelSpecs() {
@@ -55,6 +55,10 @@ export function chipSpecs() {
     `${inBothUnits(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
     speed && `${link.label || "link"} ${quantity(speed, "bytes_per_s")}`,
     nodes > 1 ? `${count(nodes)} nodes of ${count(chips_per_node)}` : `${count(chips_per_node)} in one node`,
+    // who took another model may not have seen on what it stands
+    same(state.scenario.cluster, state.base.cluster) &&
+      !same(state.scenario.model, state.base.model) &&
+      "as the sample has",
   ]
     .filter(Boolean)
     .join(" · ");

@@ -2,7 +2,7 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, count, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
+import { judged, priceOf, unconfirmed, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -263,7 +263,12 @@ function delta(tile, a, b, lessIsBetter, muted) {
   const frac = a && b !== null ? b / a - 1 : null;
   const { pair, catalog } = state;
   if (frac === null || !pair || !judged(pair, catalog)) {
-    const why = pair?.a?.disturbed || pair?.b?.disturbed ? "disturbed" : "peaks not known";
+    const why =
+      pair?.a?.disturbed || pair?.b?.disturbed
+        ? "disturbed"
+        : pair && unconfirmed(pair)
+          ? "not confirmed"
+          : "peaks not known";
     put(tile.delta, frac === null ? "" : why);
     tile.delta.className = "";
     return;
@@ -336,12 +341,13 @@ function memory(tile, a, b, edited) {
   tile.element.title = capacityHint();
   tile.element.classList.toggle("alarm", !b.fits);
   const over = !b.fits && b.estimate ? b.estimate.memory.reserved_bytes - b.estimate.memory.capacity_bytes : 0;
+  const open = Boolean(state.pair && unconfirmed(state.pair));
   const moved = first && second ? (second - first) / factor : 0;
   put(
     tile.delta,
     over > 0
       ? `+${bytes(over)} over`
-      : first && second
+      : first && second && !open
         ? Math.abs(moved) < 0.05
           ? "±0"
           : `${moved < 0 ? "−" : "+"}${write(Math.abs(second - first))} ${unit}`

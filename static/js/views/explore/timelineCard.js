@@ -43,7 +43,11 @@ const otherStep = (letter, drawn_s, step_s) =>
     : "";
 
 /** The pipeline stages of a side, and how they are scheduled. @param {import("../../sides.js").Side} side */
-const pipelineOf = ({ scenario }) => ({ pp: scenario?.plan.pp ?? 1, schedule: scenario?.plan.schedule ?? "" });
+function pipelineOf({ scenario }) {
+  if (!scenario) return { pp: 1, schedule: "", rounds: 1 };
+  const { pp, dp, schedule, micro_batch, virtual_stages = 1 } = scenario.plan;
+  return { pp, schedule, rounds: (scenario.training.global_batch / (dp * micro_batch)) * virtual_stages };
+}
 
 /** A predicted side that is still to be laid out, as the place that it takes. @param {import("../../sides.js").Side} side @returns {Run} */
 function awaitedRun(side) {

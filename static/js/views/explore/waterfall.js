@@ -3,10 +3,10 @@ import { select } from "../../actions.js";
 import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall } from "../../figures/waterfall.js";
 import { waterRows } from "../../figures/waterRows.js";
 import { measured, plural, quantity } from "../../format.js";
-import { doubtOf, spreadWords } from "../../measured.js";
+import { doubtOf, spreadWords, untoldWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
 import { same } from "../../scenario.js";
-import { judged, silent } from "../../sides.js";
+import { judged, silent, unconfirmed } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -174,8 +174,9 @@ export function createWaterfall({ name }) {
     back.replaceChildren(...(way.back ? [way.back] : []));
     const run = a?.measurement ?? b?.measurement ?? null;
     const doubt = doubtOf(state.estimated ?? state.scenario, catalog);
-    put(hint, [run && spreadWords(run), doubt].filter(Boolean).join(" "));
-    hint.hidden = !hint.textContent || (!doubt && !(a?.disturbed || b?.disturbed));
+    const spread = run && (doubt || a?.disturbed || b?.disturbed) ? spreadWords(run) : "";
+    put(hint, [spread, doubt, untoldWords(run)].filter(Boolean).join(" "));
+    hint.hidden = !hint.textContent;
     return undefined;
   }
 
@@ -192,6 +193,7 @@ export function createWaterfall({ name }) {
     const doubted = pair && pair.a && pair.b && !judged(pair, state.catalog);
     if (!pair || !both) return relation || (pair?.a && !pair.b ? "nothing beside it: choose B, or move a slider" : "");
     if (pair.a?.disturbed || pair.b?.disturbed) return "disturbed, repeat: the fastest step is shown";
+    if (pair && unconfirmed(pair)) return relation;
     if (doubted) return ["peaks not known: what they differ by says nothing", relation].filter(Boolean).join("; ");
     const { a, b } = pair;
     if (b?.fits === false) return "if B fitted";

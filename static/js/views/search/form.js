@@ -2,7 +2,7 @@
 import { setChip, setField, setModel, setPrice, setRunTokens, setWanted, show } from "../../actions.js";
 import { count, said, short, significant, wholeNeeded } from "../../format.js";
 import { trainingWords } from "../../planLabel.js";
-import { clusterChips, chipOf } from "../../scenario.js";
+import { clusterChips, chipOf, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
@@ -52,8 +52,9 @@ const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 export const hasSmallBatch = () =>
   state.run_tokens > 0 && state.scenario.training.seq_len * state.scenario.training.global_batch < USUAL_TOKENS;
 /** Take as many tokens a step as a large run does. */
-export const takeLargeBatch = () =>
-  setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len)));
+export const takeLargeBatch = () => setField("training.global_batch", largeBatch());
+/** Sequences of such a step. */
+export const largeBatch = () => 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len));
 
 /** The most chips that are looked at. */
 const mostChips = () => state.wanted.most_chips || clusterChips(state.scenario.cluster);
@@ -245,7 +246,7 @@ export function createSearchForm() {
 
   /** @param {import("../../types.js").Problem[]} [problems]  that the server has with what is wanted */
   function update(problems = []) {
-    const { scenario, catalog, wanted, run_tokens, usd_per_hour } = state;
+    const { scenario, base, catalog, wanted, run_tokens, usd_per_hour } = state;
     selectOr(model, scenario.model);
     selectOr(chip, scenario.cluster.chip);
     const fill = (/** @type {HTMLInputElement} */ input, /** @type {string | number} */ its) => {
@@ -268,12 +269,15 @@ export function createSearchForm() {
     put(fixedWords, `Every plan: ${trainingWords(scenario.training, catalog.fields)}. `);
     const small = hasSmallBatch();
     const few = !small && (each < USUAL_TOKENS || scenario.training.global_batch < mostChips());
-    const kept = `${short(each)} tokens a step, the batch of Explore`;
+    // what nobody set is not called theirs
+    const untouched = same(scenario.training.global_batch, base.training.global_batch);
+    const kept = `${short(each)} tokens a step, the batch of ${untouched ? "the sample" : "Explore"}`;
     put(stepWords, small ? `${kept}; large runs take 1 M to 16 M: ` : few ? `${kept}: ` : kept);
     step.title = small ? LARGE_SOURCE : "";
     larger.hidden = !small && !few;
-    put(larger, small ? "take 4 M" : `take ${count(usualBatch())} sequences`);
-    larger.onclick = small ? takeLargeBatch : () => setField("training.global_batch", usualBatch());
+    const many = small ? largeBatch() : usualBatch();
+    put(larger, `take ${count(many)} sequences`);
+    larger.onclick = () => setField("training.global_batch", many);
     fill(tokens, run_tokens ? short(run_tokens) : "");
     fill(days, wanted.days);
     days.placeholder = "any";

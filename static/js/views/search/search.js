@@ -12,7 +12,7 @@ import { announce, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { createSheet } from "../common/sheet.js";
 import { usdPerHour } from "../explore/strip.js";
-import { createSearchForm, emptyRange, hasSmallBatch, takeLargeBatch } from "./form.js";
+import { createSearchForm, emptyRange, hasSmallBatch, largeBatch, takeLargeBatch } from "./form.js";
 import { createPlanFigures, openPlan } from "./planFigures.js";
 import { planTable } from "./planTable.js";
 
@@ -278,7 +278,7 @@ export function createSearch(root) {
       say(
         `No plan takes ${question.days} days or less.`,
         `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}${small ? "." : ""}${words}`,
-        small ? link("Take 4 M tokens a step", takeLargeBatch) : link(text, () => setWanted(more)),
+        small ? link(`Take ${count(largeBatch())} sequences`, takeLargeBatch) : link(text, () => setWanted(more)),
       );
     }
     const [time, price, hours] = measures(question.run_tokens > 0, chipHoursWord(scenario, catalog));

@@ -61,6 +61,9 @@ def test_products_of_other_types_run_at_their_own_peak():
     assert precision("float32", tf32=True) == "tf32"
     assert precision("float16") == "fp16-amp"
     assert precision("float8_e4m3fn") == "fp8"
+    assert precision("c10::Float4_e2m1fn_x2") == "fp4"
+    packed = one("aten::_scaled_mm", tensor(64, 32, dtype="float4_e2m1fn_x2"), tensor(32, 64, dtype="float4_e2m1fn_x2"))
+    assert packed.flops == one("aten::mm", tensor(64, 64), tensor(64, 64)).flops
 
 
 def test_rows_that_begin_between_16_bytes_are_unaligned():

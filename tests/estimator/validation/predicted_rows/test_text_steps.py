@@ -121,7 +121,9 @@ def test_a_precision_that_no_column_states_is_the_chips_usual_one():
 
 
 def test_where_every_prediction_is_far_off_something_assumed_is_likely_wrong():
-    assert predicted_table(table({**SMALL, "step_s": 90.0}), "h100-sxm").doubt.startswith("every prediction is more")
+    assert predicted_table(table({**SMALL, "step_s": 0.9}), "h100-sxm").doubt.startswith("every prediction is more")
+    assert "is its unit ms?" in predicted_table(table({**SMALL, "step_s": 40.0}), "h100-sxm").doubt
+    assert "is its unit s?" in predicted_table(table({**SMALL, "step_s": 4e-5}), "h100-sxm").doubt
     near = predicted_table(table(SMALL), "h100-sxm").rows[0]["step_s"]
     assert predicted_table(table({**SMALL, "step_s": near}, {**SMALL, "step_s": 90.0}), "h100-sxm").doubt == ""
 

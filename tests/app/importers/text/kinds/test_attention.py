@@ -47,3 +47,10 @@ def test_versions_and_precisions(tmp_path):
     first, second = one(read(tmp_path, text), "attention").rows
     assert (first["compile"], first["precision"], first["forward_s"]) == (True, "fp32", 5.5e-6)
     assert (second["compile"], second["precision"]) == (False, "bf16")
+
+
+def test_a_sentence_before_a_table_of_attention_says_its_batch_and_precision(tmp_path):
+    table = "| d_model | seq_len | Forward (ms) | Backward (ms) |\n|---|---|---|---|\n| 16 | 256 | 0.14 | 0.31 |\n"
+    found = one(read(tmp_path, "### attention\n\nBatch size 16, single head, bf16, A100\n\n" + table))
+    assert (found.origin.format, found.rows[0]["batch"], found.rows[0]["precision"]) == ("text/attention", 16, "bf16")
+    assert "said-in-text" in codes(found)

@@ -330,6 +330,7 @@ def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):
     assert (row["forward_s"], row["step_s"], row["batch"], row["seq_len"]) == (0.0121, 0.041, 16, 512)
     assert not codes(imported) & {"unit-assumed", "batch-assumed"}
     assert "said-in-text" in codes(imported)
+    assert row["precision"] == "bf16-amp"
 
 
 @pytest.mark.parametrize(
@@ -341,9 +342,43 @@ def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):
         ("Per-GPU batch size of 8.", "batch_per_gpu", 8),
         ("A batch of 4 M tokens, sequence length: 4096.", "seq_len", 4096),
         ("A batch of 4 M tokens, sequence length: 4096.", "batch", None),
+        ("On one H100, fp32, 5 warm-up steps.", "precision", "fp32"),
+        ("Mixed precision (bf16), batch 4.", "precision", "bf16-amp"),
+        ("fp32 with TF32 disabled.", "precision", "fp32"),
+        ("fp32 and bf16 are compared.", "precision", None),
+        ("Trained on 8x H100.", "gpus", 8),
+        ("Trained on 4 GPUs, and on 8 GPUs.", "gpus", None),
     ],
 )
 def test_a_sentence_is_of_all_rows_only_where_it_names_one(tmp_path, said, key, value):
     table = "| model | forward |\n|---|---|\n| ours | 12.1 |\n"
     (row,) = rows(tmp_path, "## Step times\n\n" + said + "\n\n" + table)
     assert row.get(key) == value
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("model,ms", {"step_s": 0.04}),
+        ("model,seq,ms,GB", {"step_s": 0.04, "seq_len": 512, "memory_bytes": 5.5e9}),
+        ("model,seq,s,GiB", {"step_s": 40.0, "seq_len": 512, "memory_bytes": 5.5 * 2**30}),
+    ],
+)
+def test_a_bare_unit_of_time_beside_a_model_is_that_of_a_step(tmp_path, header, row):
+    cells = {"model": "gpt2", "seq": "512", "ms": "40", "s": "40", "GB": "5.5", "GiB": "5.5"}
+    (found,) = rows(tmp_path, f"{header}\n{','.join(cells[name] for name in header.split(','))}\n")
+    assert {name: found.get(name) for name in row} == row
+
+
+def test_sizes_under_a_bare_gb_are_memory_and_what_lacks_a_unit_is_asked_for_one_that_it_may_have(tmp_path):
+    found = one(read(tmp_path, "seq,ms,GB\n512,41.2,9.1\n1024,79.9,13.2\n"))
+    assert (found.origin.format, found.rows[0]) == ("text/table", {"seq": 512, "time_s": 0.0412, "memory_bytes": 9.1e9})
+    (asked,) = [one.message for one in one(read(tmp_path, "name,peak mem\na,9.1\n")).warnings if "unit" in one.code]
+    assert "'peak mem (GiB)'" in asked
+
+
+def test_flags_of_a_trainer_say_precision_and_sharding(tmp_path):
+    flags = ("true,false,full_shard", "false,True,no", "false,false,True", ",,off")
+    text = "model,bf16,fp16,fsdp,ms\n" + "".join(f"gpt2,{each},40\n" for each in flags)
+    said = [(row.get("precision"), row.get("sharding")) for row in rows(tmp_path, text)]
+    assert said == [("bf16-amp", "full_shard"), ("fp16-amp", None), ("fp32", "fsdp"), (None, None)]

@@ -12,6 +12,7 @@ def test_spellings():
         "int4",
     ]
     assert from_label("FP32:") == "fp32"
+    assert {from_text(t) for t in ("fp4", "NVFP4", "mxfp4", "float4")} == {"fp4"}
     assert from_label("FP32 results") == ""
 
 

@@ -75,6 +75,7 @@ TERMS = (
     Term(name="strided kernels and mixed types", without=_with(
         strided_elements_per_unit_cycle=1e6, mixed_elements_per_unit_cycle=1e6, column_bytes_per_unit_cycle=1e6)),
     Term(name="rows gone over again by norms, softmax", without=_with(norm_frac=1.0, softmax_frac=1.0)),
+    Term(name="what was just written, from the cache", without=_with(cache_kept_frac=1e-6)),
     Term(name="starts, tails and gaps of kernels", without=_with(
         gemm_start_s=0.0, gemm_tf32_start_s=0.0, gemm_vector_start_s=0.0, column_start_s=0.0, kernel_tail_s=0.0,
         kernel_gap_s=0.0, optimizer_tail_s=0.0)),

@@ -92,6 +92,7 @@ class Efficiencies:
     attention_dropout_frac: float
     attention_dropout_backward_frac: float
     memory_frac: float
+    cache_kept_frac: float
     norm_frac: float
     softmax_frac: float
     strided_elements_per_unit_cycle: float

@@ -186,7 +186,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
     columns = units_hz * efficiencies.column_bytes_per_unit_cycle
     seconds = (
-        (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory
+        (op.stream_bytes - _found_bytes(op, chip, efficiencies) + op.reduced_bytes * (1.0 / again - 1.0)) / memory
         + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
         + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
@@ -207,6 +207,27 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         compute_s=0.0,
         memory_s=seconds,
         launch_s=tail,
+    )
+
+
+CACHE_WIDTH = 0.8
+"""From the largest tensor that is found whole to the smallest that is not, over the one that is found by half."""
+
+
+def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
+    """Bytes that kernels read from the last-level cache, as the kernel before each has just written them.
+
+    The share of a tensor that is found falls evenly as it grows from 0.6 to 1.4 times ``cache_kept_frac`` of the cache.
+    """
+    if not op.chained or not chip.l2_bytes:
+        return 0.0
+    kept = chip.l2_bytes * efficiencies.cache_kept_frac
+    return sum(
+        (
+            size * readers * minimum(maximum(0.5 + (1.0 - size / kept) / CACHE_WIDTH, 0.0), 1.0)
+            for size, readers in op.chained
+        ),
+        start=0.0,
     )
 
 

@@ -25,7 +25,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                   "attention_backward_row_cycles", "attention_dropout_frac",
                   "attention_dropout_backward_frac",
                   "attention_mask_frac", "attention_mask_backward_frac"),
-    "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
+    "memory": ("memory_frac", "cache_kept_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
                "mixed_elements_per_unit_cycle", "looped_softmax_elements_per_unit_cycle",
                "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s",
                "walk_load_cudnn_s", "norm_row_cycles", "norm_tile_s", "gelu_elements_per_unit_cycle",

@@ -19,8 +19,10 @@ from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorde
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_told, kernels_of, plain
+from estimator.operations.aten.operands import moved_bytes
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
+from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.breakdown import ARITHMETIC, CATEGORIES, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
 from estimator.scenario.op_list import Operand, OpList, Signature
@@ -89,6 +91,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     fusing = fusion.fused(found, phases) if any(call.compiled for call in found.calls) else fusion.Joined()
     joined = fusing.kernels
     scores = score_shapes(found)
+    weights = frozenset((one.shape, torch_name(one.dtype)) for one in found.weights)
     varied = variants(e) if interval and not e.lower_bound else None
     lacking: dict[str, None] = {}
     unpriced = _unpriced(found)
@@ -114,7 +117,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(_as_measured(made, measured_s, varied=interval))
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
-                work.append(_kernels(ops, signature, cluster.chip, e, varied, lacking, scores))
+                work.append(_kernels(ops, signature, cluster.chip, e, varied, lacking, scores, weights))
         of_call.append(at)
     if not one_clock(e):
         work = _at_clock(work, of_call, phases, e)
@@ -201,7 +204,7 @@ def _exchange(
 
 def _kernels(
     ops: Sequence[Op], signature: Signature, chip: Chip, e: Efficiencies, varied: Efficiencies | None,
-    lacking: dict[str, None], scores: frozenset[tuple[int, int, int]],
+    lacking: dict[str, None], scores: frozenset[tuple[int, int, int]], weights: frozenset[tuple[tuple[int, ...], str]],
 ) -> CallWork:  # fmt: skip
     priced = []
     for op in ops:
@@ -210,6 +213,8 @@ def _kernels(
             op = replace(op, precision="fp32")
         if scores and op.category in (Category.MATMUL, Category.ELEMENTWISE) and touches_scores(signature, scores):
             op = replace(op, category=Category.ATTENTION)
+        if op.chained and _reads_a_weight(signature, weights):
+            op = replace(op, chained=())
         priced.append(price(op, chip, e))
     seconds = [float(one.seconds * one.op.count) for one in priced]
     total = sum(seconds)
@@ -229,6 +234,12 @@ def _kernels(
         category=priced[longest].op.category if longest is not None else Category.OTHER,
         known=not ops or is_told(signature),
     )
+
+
+def _reads_a_weight(s: Signature, weights: frozenset[tuple[tuple[int, ...], str]]) -> bool:
+    """Whether the largest tensor that an op reads is a parameter, which the optimizer has written long ago."""
+    largest = max(s.inputs, key=moved_bytes)
+    return (largest.shape, torch_name(largest.dtype)) in weights
 
 
 def _follows(op: Op) -> str:

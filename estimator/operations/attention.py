@@ -105,7 +105,9 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)
-        casts = KernelCost(stream=6, launches=2), KernelCost(strided=1, slow_bytes=6, launches=2)
+        query, key = d.query_width / (d.query_width + d.key_width), d.key_width / (d.query_width + d.key_width)
+        forward = elementwise.shared(KernelCost(stream=6, chained=((4, 1),), launches=2), query, key)
+        casts = forward, KernelCost(strided=1, slow_bytes=6, launches=2)
         ops += pair("q, k casts", layer, elements, *casts)
     return ops
 
@@ -233,7 +235,7 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         back = KernelCost(strided=2 + 2 * shared, slow_bytes=2 * e * (2 + 2 * shared), launches=4)
         if d.model.kv != d.model.heads:
             # The gradients of repeated heads are summed.
-            back = replace(back, stream=2 * e * (1 + shared), launches=6)
+            back = replace(back, stream=2 * e * (1 + shared), chained=((e, 2),), launches=6)
         ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back)
     else:
         ops += pair(
@@ -293,7 +295,7 @@ def attention_part(d: RankSizes, layer: str, window: int = 0) -> list[Op]:
 
 def _projections(d: RankSizes, layer: str) -> list[Op]:
     model, n = d.model, d.widths
-    bias = model.bias or model.qkv_bias
+    bias, e = model.bias or model.qkv_bias, n.residual if n.autocast else n.compute
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width
     if d.fused_projections:
@@ -318,13 +320,16 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
             shares_input=True,
         )
         ops.append(
-            kernels("qkv gradient sum", layer, "backward", elements=d.tokens * d.hidden_width,
-                    stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1)
+            kernels("qkv gradient sum", layer, "backward", elements=d.tokens * d.hidden_width, stream=3 * e,
+                    chained=((e, 1),), flops_per_element=1)
         )  # fmt: skip
     if model.qk_norm:
-        forward, backward = elementwise.rms_norm(d, n.compute, d.head_dim)
+        norms = elementwise.rms_norm(d, n.compute, d.head_dim)
+        forward, backward = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in norms)
         ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches),
                     replace(backward, launches=2 * backward.launches))  # fmt: skip
     if model.position == "rope":
-        ops += pair("rotary positions", layer, d.tokens * pairs, *elementwise.rope(d))
+        turned = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in elementwise.rope(d))
+        forward, backward = turned
+        ops += pair("rotary positions", layer, d.tokens * pairs, forward, backward)
     return ops

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from estimator.operations.op import WALKER_THREADS, Op, kernels
+from estimator.operations.op import WALKER_THREADS, Chained, Op, kernels, parted
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.breakdown import Category
@@ -86,8 +86,9 @@ class KernelCost:
 
     ``reduced``: what of ``stream`` kernels move that go over each row more than once; ``column``: that sum over rows;
     ``rows``: rows that norms take, as ``norm_rows`` counts them; ``walked``: elements that ``walkers`` blocks walk for
-    the gradient of a norm's weights; ``gelus``: what is computed, in GELUs. ``then``: the name and cost of what runs
-    behind in the same phase, where it is bound by something else.
+    the gradient of a norm's weights; ``gelus``: what is computed, in GELUs; ``chained``: bytes per
+    element of each tensor that has just been written, and kernels that read one. ``then``: the name and cost of what
+    runs behind in the same phase, where it is bound by something else.
     """
 
     stream: Number = 0.0
@@ -100,10 +101,17 @@ class KernelCost:
     walked: Number = 0.0
     walkers: Number = 1.0
     gelus: Number = 0.0
+    chained: Chained = ()
     then: tuple[str, KernelCost] | None = None
     launches: float = 1.0
     saved: float = 0.0
     flops: float = 0.0
+
+
+def shared(cost: KernelCost, *shares: Number) -> KernelCost:
+    """The cost of what is done to several tensors by kernels of their own; ``shares`` of the elements are of each."""
+    each = tuple((size * share, readers) for share in shares for size, readers in cost.chained)
+    return replace(cost, chained=each)
 
 
 def rms_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
@@ -113,12 +121,20 @@ def rms_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, 
         return KernelCost(stream=2 * e, flops=4, saved=e), KernelCost(stream=5 * e, launches=2, flops=8)
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
-        forward = KernelCost(stream=18, strided=3, slow_bytes=20, rows=rows, launches=8, saved=6, flops=4)
+        forward = KernelCost(
+            stream=18, strided=3, slow_bytes=20, rows=rows, chained=((4, 3),), launches=8, saved=6, flops=4
+        )
         # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the
         # mean's share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
-        return forward, KernelCost(stream=70, column=e, strided=4, slow_bytes=24, rows=rows, launches=16, flops=8)
-    forward = KernelCost(stream=12, strided=2, slow_bytes=16, rows=rows, launches=6, saved=8, flops=4)
-    return forward, KernelCost(stream=72, column=e, strided=3, slow_bytes=20, rows=rows, launches=14, flops=8)
+        return forward, KernelCost(
+            stream=70, column=e, strided=4, slow_bytes=24, rows=rows, chained=((4, 7), (2, 1)), launches=16, flops=8
+        )
+    forward = KernelCost(
+        stream=12, strided=2, slow_bytes=16, rows=rows, chained=((4, 2),), launches=6, saved=8, flops=4
+    )
+    return forward, KernelCost(
+        stream=72, column=e, strided=3, slow_bytes=20, rows=rows, chained=((4, 7),), launches=14, flops=8
+    )
 
 
 def layer_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
@@ -128,12 +144,14 @@ def layer_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost
         return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2, flops=12)
     moved, back = 2 * e, (2 * norm_reads(2 * width * e) + 1) * e
     rows = norm_rows(1.0, width, LAYER_NORM_ROWS) / width
-    forward = KernelCost(stream=moved, reduced=moved, rows=rows, flops=7, saved=e)
+    forward = KernelCost(stream=moved, reduced=moved, rows=rows, chained=((e, 1),), flops=7, saved=e)
     walked, walkers = norm_walk(d.stream_tokens, width)
     walked = walked / (d.stream_tokens * width)
     weights = KernelCost(stream=2 * e, flops=4, gelus=1.0, walked=walked, walkers=walkers)
     rows = norm_rows(1.0, width, NORM_GRADIENT_ROWS) / width
-    return forward, KernelCost(stream=back, reduced=back, rows=rows, flops=8, then=("weights", weights))
+    return forward, KernelCost(
+        stream=back, reduced=back, rows=rows, chained=((e, 1),), flops=8, then=("weights", weights)
+    )
 
 
 def norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
@@ -145,12 +163,15 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Rotary positions of queries and keys: x·cos + rotate_half(x)·sin, two tensors."""
     e = d.widths.compute
     if d.fused:
-        return KernelCost(stream=2 * e, launches=2, flops=3), KernelCost(stream=2 * e, launches=2, flops=3)
+        both = KernelCost(stream=2 * e, launches=2, flops=3)
+        return both, both
     if d.widths.autocast:
         # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32. Backward casts the
         # gradient of each product back.
         forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
-        return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, launches=22, flops=3)
+        # Behind norms of queries and keys, which turn them fp32 already, none is cast.
+        cast: Chained = () if d.model.qk_norm else ((4, 2),)
+        return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, chained=cast, launches=22, flops=3)
     # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for
     # each half, two sums.
     forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
@@ -169,22 +190,29 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         if d.fused:
             return KernelCost(stream=3 * e, flops=6, saved=2 * e + product), KernelCost(stream=5 * e, flops=10)
         gelus, back = _gelus(d)
-        behind = KernelCost(stream=3 * e)
-        forward = KernelCost(stream=2 * e, flops=6, saved=3 * e + product, gelus=gelus, then=("product", behind))
-        behind = KernelCost(stream=6 * e, launches=2)
-        return forward, KernelCost(stream=3 * e, flops=10, gelus=back, then=("product", behind))
+        behind = KernelCost(stream=3 * e, chained=((e, 1),))
+        forward = KernelCost(
+            stream=2 * e, flops=6, saved=3 * e + product, gelus=gelus, chained=((e, 1),), then=("product", behind)
+        )
+        behind = KernelCost(stream=6 * e, chained=((e, 2),), launches=2)
+        return forward, KernelCost(stream=3 * e, flops=10, gelus=back, chained=((e, 1),), then=("product", behind))
     if d.fused or d.model.activation != "gelu-tanh":
         gelus, back = _gelus(d)
-        return KernelCost(stream=2 * e, flops=8, saved=e + product, gelus=gelus), KernelCost(
-            stream=3 * e, flops=12, gelus=back
+        read: Chained = () if d.fused else ((e, 1),)
+        return KernelCost(stream=2 * e, flops=8, saved=e + product, gelus=gelus, chained=read), KernelCost(
+            stream=3 * e, flops=12, gelus=back, chained=read
         )
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
-        forward = KernelCost(stream=44, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
-        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, launches=14, flops=14)
-    tanh = KernelCost(stream=2 * e, gelus=GELUS["tanh"])
-    forward = KernelCost(stream=16 * e, launches=7, flops=8, saved=4 * e + product, then=("tanh", tanh))
-    return forward, KernelCost(stream=28 * e, launches=11, flops=14)
+        forward = KernelCost(
+            stream=44, mixed=2, strided=1, slow_bytes=26, chained=((4, 5), (2, 1)), launches=9, flops=8, saved=16
+        )
+        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, chained=((4, 10), (2, 3)), launches=14, flops=14)
+    tanh = KernelCost(stream=2 * e, gelus=GELUS["tanh"], chained=((e, 1),))
+    forward = KernelCost(
+        stream=16 * e, chained=((e, 7),), launches=7, flops=8, saved=4 * e + product, then=("tanh", tanh)
+    )
+    return forward, KernelCost(stream=28 * e, chained=((e, 11),), launches=11, flops=14)
 
 
 def _gelus(d: RankSizes) -> tuple[float, float]:
@@ -201,7 +229,7 @@ def split_activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """
     e = d.widths.compute
     forward = KernelCost(strided=2, slow_bytes=5 * e, launches=2, flops=6, saved=4 * e)
-    return forward, KernelCost(stream=7 * e, strided=2, slow_bytes=6 * e, launches=4, flops=10)
+    return forward, KernelCost(stream=7 * e, strided=2, slow_bytes=6 * e, chained=((e, 1),), launches=4, flops=10)
 
 
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -209,9 +237,13 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     n = d.widths
     if n.autocast:
         # Backward casts the gradient of what came in 16 bits, then adds.
-        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=18, launches=2, flops=1)
+        both = (
+            KernelCost(mixed=1, slow_bytes=10, flops=1),
+            KernelCost(stream=18, chained=((4, 2),), launches=2, flops=1),
+        )
     else:
-        both = KernelCost(stream=3 * n.residual, flops=1), KernelCost(stream=3 * n.residual, flops=1)
+        one = KernelCost(stream=3 * n.residual, chained=() if d.fused else ((n.residual, 1),), flops=1)
+        both = one, one
     return _dropped(d, both, width=n.compute, keeps_output=False)
 
 
@@ -222,21 +254,54 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     cast = 0 if d.training.dropout else 2
     if d.fused:
         e = n.compute
-        both = KernelCost(stream=2 * e, flops=8, saved=e), KernelCost(stream=3 * e, flops=6)
+        both = (
+            KernelCost(stream=2 * e, flops=8, saved=e),
+            KernelCost(stream=3 * e, flops=6),
+        )
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
-        forward = KernelCost(stream=16, reduced=8, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
-        both = forward, KernelCost(stream=32, reduced=12, launches=3, flops=6)
+        forward = KernelCost(
+            stream=16, reduced=8, strided=1, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4
+        )
+        both = forward, KernelCost(stream=32, reduced=12, chained=((4, 3),), launches=3, flops=6)
     elif n.autocast:
-        forward = KernelCost(stream=4 + 8 + 6, reduced=8, mixed=1, slow_bytes=6, launches=4, flops=8, saved=4 + cast)
-        both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(
+            stream=4 + 8 + 6,
+            reduced=8,
+            mixed=1,
+            slow_bytes=6,
+            chained=((4, 1), (2, 1)),
+            launches=4,
+            flops=8,
+            saved=4 + cast,
+        )
+        both = (
+            forward,
+            KernelCost(
+                stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
+            ),
+        )
     else:
-        forward = KernelCost(stream=4 + 8 + 6, reduced=8, strided=2, slow_bytes=10, launches=5, flops=8, saved=4 + cast)
-        both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(
+            stream=4 + 8 + 6,
+            reduced=8,
+            strided=2,
+            slow_bytes=10,
+            chained=((4, 1), (2, 1)),
+            launches=5,
+            flops=8,
+            saved=4 + cast,
+        )
+        both = (
+            forward,
+            KernelCost(
+                stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
+            ),
+        )
     if not d.fused:
         whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS)
         others = replace(whole, stream=whole.stream - 8, reduced=0, launches=whole.launches - 1, saved=0, flops=0)
-        own = KernelCost(stream=8, reduced=8, flops=whole.flops, saved=whole.saved, gelus=gelus)
+        own = KernelCost(stream=8, reduced=8, chained=((4, 1),), flops=whole.flops, saved=whole.saved, gelus=gelus)
         both = replace(own, then=("scale and mask", others)), both[1]
     if d.training.traits.softmax_keeps_input:
         both = replace(both[0], saved=both[0].saved + 4), both[1]
@@ -253,9 +318,21 @@ def _dropped(
     extra = 0 if d.fused and not keeps_output else 1
     moved = 2 * width * extra + 1
     saved = 1 + (width if keeps_output else 0)
+    chained: Chained = () if d.fused else ((width, 1),)
     return (
-        replace(forward, stream=forward.stream + moved, saved=forward.saved + saved, launches=forward.launches + extra),
-        replace(backward, stream=backward.stream + moved, launches=backward.launches + extra),
+        replace(
+            forward,
+            stream=forward.stream + moved,
+            saved=forward.saved + saved,
+            launches=forward.launches + extra,
+            chained=forward.chained + chained,
+        ),
+        replace(
+            backward,
+            stream=backward.stream + moved,
+            launches=backward.launches + extra,
+            chained=backward.chained + chained,
+        ),
     )
 
 
@@ -311,7 +388,7 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     wide = d.training.traits.upcasts_logits and e < 4
     e = 4.0 if wide else e
     reads, again = softmax_reads(d.vocab * e)
-    own = KernelCost(stream=(reads + 1) * e, flops=5, gelus=gelus_of_rows(d.vocab, SOFTMAX_GELUS))
+    own = KernelCost(stream=(reads + 1) * e, flops=5, gelus=gelus_of_rows(d.vocab, SOFTMAX_GELUS), chained=((e, 1),))
     # Backward: a gradient of zeros, one number of each row in it, and the gradient of log-softmax.
     if wide:
         # An fp32 copy of the logits before all else; its gradient is cast back.
@@ -319,15 +396,15 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         # Of split logits maximum, difference, exponential, sum and difference are kernels of their own, in backward
         # exponential, sum and product (torch/distributed/tensor/parallel/loss.py).
         moved, moved_back = (where(d.tp > 1, 8 * e, whole) for whole in (own.stream, (again + 2) * e))
-        back = KernelCost(stream=moved_back + 4 + n.compute, launches=4, flops=3)
+        back = KernelCost(stream=moved_back + 4 + n.compute, chained=((e, 2),), launches=4, flops=3)
         return replace(own, stream=moved, launches=2, saved=e, then=("upcast", copy)), back
     if n.autocast:
         # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
         behind = KernelCost(strided=1, slow_bytes=6, launches=2)
         return replace(own, saved=4, then=("loss", behind)), KernelCost(
-            stream=4 + 6 + (again + 1) * e, launches=4, flops=3
+            stream=4 + 6 + (again + 1) * e, chained=((4, 1), (e, 1)), launches=4, flops=3
         )
-    backward = KernelCost(stream=e + (again + 1) * e, launches=3, flops=3)
+    backward = KernelCost(stream=e + (again + 1) * e, chained=((e, 1),), launches=3, flops=3)
     return replace(own, launches=2, saved=e), backward
 
 
@@ -358,6 +435,7 @@ def pair(
         kernels(called, layer, phase, elements=elements, stream=cost.stream, reduced=cost.reduced, column=cost.column,
                 strided=cost.strided, mixed=cost.mixed, slow_bytes=cost.slow_bytes, rows=cost.rows, walked=cost.walked,
                 walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times,
+                chained=parted(cost.chained, times),
                 saved_bytes=cost.saved * elements, flops_per_element=cost.flops, category=category)
         for called, phase, cost in pieces
     ]  # fmt: skip

@@ -34,14 +34,17 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
                       kept=d.kept_tokens * d.hidden)  # fmt: skip
     ops += linear(d, "kv down projection", layer, inputs=model.hidden, outputs=model.latent_width, rows=rows,
                   whole=True, bias=bias, saves_input=n.autocast, shares_input=True)  # fmt: skip
-    ops.append(kernels("latent gradient sum", layer, "backward", elements=rows * d.hidden,
-                       stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1))  # fmt: skip
+    e = n.residual if n.autocast else n.compute
+    ops.append(kernels("latent gradient sum", layer, "backward", elements=rows * d.hidden, stream=3 * e,
+                       chained=((e, 1),), flops_per_element=1))  # fmt: skip
     ops += pair("kv latent norm", layer, rows * model.kv_lora_rank, *elementwise.norm(d, n.compute, model.kv_lora_rank))
     ops += linear(d, "kv up projection", layer, inputs=model.kv_lora_rank / d.grid_side, outputs=d.heads * heads_dim,
                   kept=d.kept_tokens * model.kv_lora_rank)  # fmt: skip
     if model.position == "rope":
         rotary = d.tokens * (d.heads + 1) * model.qk_rope_head_dim
-        ops += pair("rotary positions", layer, rotary, *elementwise.rope(d))
+        shares = d.heads / (d.heads + 1), 1 / (d.heads + 1)
+        forward, backward = (elementwise.shared(one, *shares) for one in elementwise.rope(d))
+        ops += pair("rotary positions", layer, rotary, forward, backward)
     # q and k are written with both parts side by side, the rotary key once per head.
     e = n.compute
     if d.fused:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.operations.op import WHOLE, Op, gemm, kernels
+from estimator.operations.op import WHOLE, Op, gemm, kernels, parted
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
@@ -94,10 +94,11 @@ def linear(
         product(f"{name} weight gradient", "backward", inputs, each, m, accumulator, weight=True),
     ]
     elements = batch * rows * inputs
+    width = n.residual if n.autocast else n.compute
     if projections > 1 and not d.fused_projections:
         ops.append(
             kernels(f"{name} gradient sum", layer, "backward", elements=elements,
-                    stream=3 * (n.residual if n.autocast else n.compute) * (projections - 1),
+                    stream=3 * width * (projections - 1), chained=parted(((width, projections - 1),), launches),
                     launches=(projections - 1) * launches, flops_per_element=projections - 1)
         )  # fmt: skip
     if bias and not d.fused:
@@ -130,7 +131,8 @@ def _casts(
     if copies:
         elements, launches = elements * copies, copies * launches
         ops += [
-            kernels(f"{name} input cast", layer, "forward", elements=elements, stream=6, launches=launches),
+            kernels(f"{name} input cast", layer, "forward", elements=elements, stream=6, launches=launches,
+                    chained=parted(((4, 1),), launches)),
             kernels(f"{name} input gradient cast", layer, "backward", elements=elements, strided=1, slow_bytes=6,
                     launches=launches),
         ]  # fmt: skip

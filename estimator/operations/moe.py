@@ -45,7 +45,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
                  bias=model.router_bias)  # fmt: skip
     ops += pair("router scores", layer, tokens * model.experts, *_scores(d))
     ops.append(kernels("router gradient sum", layer, "backward", elements=tokens * d.hidden, stream=3 * e,
-                       flops_per_element=1))  # fmt: skip
+                       chained=((e, 1),), flops_per_element=1))  # fmt: skip
     copies = tokens * model.top_k * d.hidden
     rows = routed_rows(d)
     # What arrives from other ranks is ordered by sender; it is sorted by expert, and back.
@@ -85,9 +85,12 @@ def _shared(d: RankSizes, layer: str) -> list[Op]:
                       quantised=False, saves_input=False)  # fmt: skip
     ops += feed_forward(d, layer, width=d.shared_ffn, kept=kept, prefix="shared ")
     # Forward adds to the experts' sum, backward to the gradient of the input; a gate reads and keeps one tensor more.
-    both = KernelCost(stream=3 * e, flops=1), KernelCost(stream=3 * e, flops=1)
+    both = KernelCost(stream=3 * e, chained=((e, 1),), flops=1), KernelCost(stream=3 * e, chained=((e, 1),), flops=1)
     if model.shared_expert_gate:
-        both = KernelCost(stream=4 * e, saved=e, flops=2), KernelCost(stream=7 * e, launches=2, flops=3)
+        both = (
+            KernelCost(stream=4 * e, chained=((e, 1),), saved=e, flops=2),
+            KernelCost(stream=7 * e, chained=((e, 2),), launches=2, flops=3),
+        )
     return ops + pair("shared sum", layer, d.stream_tokens * d.hidden, *both)
 
 

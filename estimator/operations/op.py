@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from estimator.scenario.arrays import maximum
 from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
@@ -19,6 +20,9 @@ FETCH_BYTES = 16
 WHOLE = 16
 """Elements fetched at once where rows lie as the unit wants them, whatever their type."""
 
+
+Chained = tuple[tuple[Number, Number], ...]
+"""Sizes of tensors that have just been written, each with how many kernels read one."""
 
 WALKER_THREADS = 512
 """Threads of a block that walks: MAX_BLOCK_SIZE of aten/src/ATen/native/cuda/Normalization.cuh."""
@@ -44,6 +48,8 @@ class Op:
     next, ``load`` naming how long (torch's batch norm: a block for each channel); ``rows`` are taken one at a time by a
     block, whose threads meet before they go on (norms); ``gelus`` is what kernels compute, in GELUs. ``transfer``:
     ``bytes`` pass between host and device. All sizes are per execution.
+    ``chained``: tensors that streaming kernels read as the one before has just written them, each size in bytes with
+    how many kernels read one so large (of torch's own kernels: fused ones were not measured).
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice (of kernels, that of
     strided elements), ``slowed_by`` those that it is multiplied by. ``visible_frac`` is the share of its FLOPs that an
     attention kernel computes: of the score square, 1/2 under a causal mask; ``padded`` what it pads narrow values by,
@@ -75,6 +81,7 @@ class Op:
     load: str = "walk_load_s"
     rows: Number = 0.0
     gelus: Number = 0.0
+    chained: Chained = ()
     launches: Number = 1.0
     saved_bytes: Number = 0.0
     precision: str = ""
@@ -150,6 +157,7 @@ def kernels(
     walked: Number = 0.0,
     walkers: Number = 1.0,
     gelus: Number = 0.0,
+    chained: Chained = (),
     launches: Number = 1.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
@@ -160,7 +168,8 @@ def kernels(
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
     ``slow_bytes`` is the traffic per element of the slow passes, for the roofline; their time follows elements.
-    ``rows``, ``walked`` by ``walkers``: what norms take one after another, as an Op has it, for each element.
+    ``rows``, ``walked`` by ``walkers``: what norms take one after another, as an Op has it, for each element; sizes in
+    ``chained``, too, are for each element.
     """
     return Op(
         name=name,
@@ -181,10 +190,16 @@ def kernels(
         walkers=walkers,
         load="norm_tile_s",
         gelus=gelus * elements,
+        chained=tuple((size * elements, readers) for size, readers in chained),
         launches=launches,
         saved_bytes=saved_bytes,
         weight=weight,
     )
+
+
+def parted(chained: Chained, times: Number) -> Chained:
+    """The same tensors in so many parts, each read by kernels of its own."""
+    return tuple((size / maximum(times, 1.0), readers * times) for size, readers in chained)
 
 
 def piece_of(name: str) -> str:

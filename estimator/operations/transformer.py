@@ -108,7 +108,7 @@ def _block(d: RankSizes, layer: str, *, experts: bool, window: int) -> list[Op]:
     ops += _ffn(d, layer, experts, shares_input=one_norm)
     if one_norm:
         ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.widths.residual,
-                           flops_per_element=1))  # fmt: skip
+                           chained=((d.widths.residual, 1),), flops_per_element=1))  # fmt: skip
     if norms > 3:
         ops += pair("ffn output norm", layer, stream, *norm)
     return ops + pair("ffn residual", layer, stream, *residual)
@@ -141,7 +141,7 @@ def embedding(d: RankSizes) -> list[Op]:
     passes = where(d.tokens > FEW_INDICES, SORTED_PASSES, 1.0) * lookups
     ops = [
         kernels("embedding", "embedding", "forward", elements=elements, stream=(2 * lookups + lookups - 1) * width,
-                launches=2 * lookups - 1.0),
+                chained=((width, lookups - 1.0),), launches=2 * lookups - 1.0),
         kernels("embedding gradient", "embedding", "backward", elements=elements * passes, mixed=1.0, slow_bytes=width,
                 launches=launches),
         kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
@@ -151,7 +151,7 @@ def embedding(d: RankSizes) -> list[Op]:
         # Added to what the head left.
         shared = d.vocab * d.hidden_width / d.row_gather
         ops.append(kernels("tied gradient sum", "embedding", "backward", elements=shared, stream=3 * n.gradient,
-                           flops_per_element=1))  # fmt: skip
+                           chained=((n.gradient, 1),), flops_per_element=1))  # fmt: skip
     return ops
 
 

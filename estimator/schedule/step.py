@@ -140,6 +140,8 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     walk = maximum(0.0, walked - passes[0].lead_s)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * sum((op.launches for op in once), start=0.0)
     part = one.part
+    # A gap at every launch is no wait for the host: what a step begins with stands beside it.
+    late_s = m * (one.wait_forward_s - e.kernel_gap_s * part.launches_forward)
     return Step(
         critical_stage=index,
         one=one,
@@ -159,7 +161,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         wait_backward_s=m * one.wait_backward_s,
         wait_optimizer_s=0.0
         if setting.training.traits.lower_bound
-        else walk + between_steps_s(setting.training, m * one.wait_forward_s, e) + gaps,
+        else walk + between_steps_s(setting.training, late_s, e) + gaps,
     )
 
 

@@ -144,7 +144,13 @@ def test_the_whole_network_and_its_price(scenario, rows):
         alone = all_ops(scenario, tp=t, micro_batch=b, seq_len=s)
         assert [op.name for op in alone] == [op.name for op in together]
         for one, many, seconds in zip(alone, together, priced, strict=True):
+            assert len(many.chained) == len(one.chained)
+            for at, pair in enumerate(one.chained):
+                for value, expected in zip(many.chained[at], pair, strict=True):
+                    same(value, expected, i, f"{one.name} chained")
             for field in fields(Op):
+                if field.name == "chained":
+                    continue
                 same(getattr(many, field.name), getattr(one, field.name), i, f"{one.name} {field.name}")
             assert seconds[i] == pytest.approx(float(price(one, chip, E).seconds), rel=1e-9), one.name
 

@@ -159,9 +159,9 @@ def _math(s: Signature, queries: Operand, keys: Operand, values: Operand) -> lis
     both = {"element_bytes": float(e), "precision": precision(queries, s), "category": Category.ATTENTION}
     return [
         gemm(name(s), "", "forward", batch=batch * heads, m=length, n=keys.shape[2], k=dim, **both),  # type: ignore[arg-type]
-        kernel(name(s), stream=2 * e * scores, launches=1, category=Category.ATTENTION),
+        kernel(name(s), stream=2 * e * scores, chained=((e * scores, 1.0),), launches=1, category=Category.ATTENTION),
         kernel(name(s), strided=scores, moved=2 * e * scores, launches=1, category=Category.ATTENTION),
-        kernel(name(s), stream=2 * e * scores, launches=1, category=Category.ATTENTION),
+        kernel(name(s), stream=2 * e * scores, chained=((e * scores, 1.0),), launches=1, category=Category.ATTENTION),
         gemm(name(s), "", "forward", batch=batch * heads, m=length, n=values.shape[3], k=keys.shape[2], **both),  # type: ignore[arg-type]
     ]
 

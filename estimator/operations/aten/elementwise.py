@@ -8,6 +8,7 @@ from estimator.operations.aten.operands import (
     count,
     elementwise,
     is_contiguous,
+    just_written,
     kernel,
     lie_alike,
     moved_bytes,
@@ -113,7 +114,7 @@ def copy(s: Signature) -> list[Op]:
     if lie_alike([source, target], target.shape):
         narrows = torch_name(source.dtype) == "float32" and torch_name(target.dtype) in ("bfloat16", "float16")
         if same or narrows:
-            return [kernel(name(s), stream=moved)]
+            return [kernel(name(s), stream=moved, chained=just_written([source]))]
         return [kernel(name(s), strided=elements, moved=moved)]
     if same:
         return [kernel(name(s), strided=elements, moved=moved)]
@@ -145,7 +146,9 @@ def dropout(s: Signature) -> list[Op]:
     """One kernel that draws, writes the mask of one byte an element, and what it leaves."""
     entering = s.inputs[0]
     moved = 2 * moved_bytes(entering) + (0 if len(s.outputs) == 1 else float(count(entering)))
-    return [kernel(name(s), stream=moved, flops=float(count(entering)))] if count(entering) else []
+    if not count(entering):
+        return []
+    return [kernel(name(s), stream=moved, chained=just_written([entering]), flops=float(count(entering)))]
 
 
 CONCATENATED_TENSORS = 128

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from estimator.operations.elementwise import walked_dimensions
-from estimator.operations.op import Op
+from estimator.operations.op import Chained, Op
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand
@@ -115,9 +115,18 @@ def elementwise(
     if len(types) > 1:
         return [kernel(name, mixed=elements, moved=moved, flops=elements)]
     if lie_alike(operands, shape):
-        return [kernel(name, stream=moved, flops=elements)]
+        return [kernel(name, stream=moved, chained=just_written(inputs), flops=elements)]
     weighed = elements * walked_dimensions(dimensions(operands, shape))
     return [kernel(name, strided=weighed, moved=moved, flops=elements)]
+
+
+def just_written(inputs: Sequence[Operand]) -> Chained:
+    """What a kernel reads that the one before has written: one of its largest inputs, as most have one such.
+
+    The others come from long before: kept for backward, parameters, the stream that a block's output is added to.
+    """
+    largest = max(map(moved_bytes, inputs), default=0.0)
+    return ((largest, 1.0),) if largest else ()
 
 
 def dimensions(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:
@@ -169,6 +178,7 @@ def kernel(
     load: str = "walk_load_s",
     rows: Number = 0.0,
     gelus: Number = 0.0,
+    chained: Chained = (),
     efficiency: str = "",
     moved: Number | None = None,
     launches: Number = 1.0,
@@ -179,8 +189,8 @@ def kernel(
 
     ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows;
     ``walked``: elements that ``walkers`` blocks go over, one load after another, each as long as ``load`` says;
-    ``rows``: what blocks take one at a time; ``gelus``: what is computed, in GELUs; ``efficiency``: the rate of strided
-    elements, where it is a kernel's own.
+    ``rows``: what blocks take one at a time; ``gelus``: what is computed, in GELUs; ``chained``: as
+    ``just_written`` says; ``efficiency``: the rate of strided elements, where it is a kernel's own.
     """
     return Op(
         name=name,
@@ -200,6 +210,7 @@ def kernel(
         load=load,
         rows=rows,
         gelus=gelus,
+        chained=chained,
         efficiency=efficiency,
         launches=launches,
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from estimator.operations.aten.operands import count, is_contiguous, kernel, moved_bytes, total_bytes, width
+from estimator.operations.aten.operands import (
+    count,
+    is_contiguous,
+    just_written,
+    kernel,
+    moved_bytes,
+    total_bytes,
+    width,
+)
 from estimator.operations.aten.products import name
 from estimator.operations.elementwise import (
     LAYER_NORM_ROWS,
@@ -52,7 +60,9 @@ def reduction(s: Signature) -> list[Op]:
         elif _leaves_columns(s):
             column = moved
     flops = float(sum(map(count, s.inputs)))
-    return [kernel(name(s), stream=moved, column=column, rows=rows, flops=flops)] if moved else []
+    # Sums over rows are limited by their columns.
+    read = () if column else just_written(s.inputs)
+    return [kernel(name(s), stream=moved, column=column, rows=rows, chained=read, flops=flops)] if moved else []
 
 
 SUM_THREADS = 512
@@ -143,8 +153,8 @@ def softmax(s: Signature) -> list[Op]:
     reads, _ = softmax_reads(row_bytes(entering, _dimension(s)))
     moved = reads * moved_bytes(entering) + moved_bytes(leaving)
     reduced = 0.0 if "log" in s.op else moved
-    return [kernel(name(s), stream=moved, reduced=reduced, flops=5.0 * count(entering),
-                   gelus=gelus * count(entering))] if moved else []  # fmt: skip
+    return [kernel(name(s), stream=moved, reduced=reduced, chained=just_written([entering]),
+                   flops=5.0 * count(entering), gelus=gelus * count(entering))] if moved else []  # fmt: skip
 
 
 def log_softmax_backward(s: Signature) -> list[Op]:
@@ -154,14 +164,15 @@ def log_softmax_backward(s: Signature) -> list[Op]:
     _, reads = softmax_reads(row_bytes(gradient, _dimension(s)))
     moved = (reads - 1.0) * moved_bytes(gradient) + moved_bytes(output) + moved_bytes(leaving)
     gelus = gelus_of_rows(_length(gradient, _dimension(s)), SOFTMAX_GRADIENT_GELUS)
-    return [kernel(name(s), stream=moved, flops=3.0 * count(output),
+    return [kernel(name(s), stream=moved, chained=just_written([gradient]), flops=3.0 * count(output),
                    gelus=gelus * count(output))] if moved else []  # fmt: skip
 
 
 def softmax_backward(s: Signature) -> list[Op]:
     """The gradient times the output, kept in memory, then output·(that − its sum): two kernels."""
     gradient, output = s.inputs[:2]
-    product = kernel(name(s), stream=2 * moved_bytes(gradient) + moved_bytes(output), flops=float(count(output)))
+    product = kernel(name(s), stream=2 * moved_bytes(gradient) + moved_bytes(output),
+                     chained=just_written([gradient]), flops=float(count(output)))  # fmt: skip
     sums = log_softmax_backward(s)
     for op in sums:
         op.reduced_bytes = op.stream_bytes
@@ -193,7 +204,8 @@ def norm(s: Signature) -> list[Op]:
     moved = moved_bytes(entering) + moved_bytes(leaving)
     length = _length(entering)
     rows = norm_rows(count(entering) / length, length, RMS_NORM_ROWS if "rms" in s.op else LAYER_NORM_ROWS)
-    return [kernel(name(s), stream=moved, reduced=moved, rows=rows, flops=7.0 * count(entering))] if moved else []
+    return [kernel(name(s), stream=moved, reduced=moved, rows=rows, chained=just_written([entering]),
+                   flops=7.0 * count(entering))] if moved else []  # fmt: skip
 
 
 def norm_backward(s: Signature) -> list[Op]:
@@ -206,7 +218,7 @@ def norm_backward(s: Signature) -> list[Op]:
     rows = count(entering) / length
     moved = norm_reads(both / rows) * both + moved_bytes(entering)
     ops = [kernel(name(s), stream=moved, reduced=moved, rows=norm_rows(rows, length, NORM_GRADIENT_ROWS),
-                  flops=8.0 * count(entering))]  # fmt: skip
+                  chained=just_written([gradient]), flops=8.0 * count(entering))]  # fmt: skip
     if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
         walked, walkers = norm_walk(rows, length, RMS_NORM_TILE if "rms" in s.op else 1.0)
         ops.append(kernel(f"{name(s)}: weights", stream=both, walked=walked, walkers=walkers, load="norm_tile_s",

@@ -1,16 +1,22 @@
 """Roofline: which rate an op takes, and which roof binds it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from estimator.cost.efficiency import efficiencies
 from estimator.cost.price import price, reachable_flops_per_s
 from estimator.operations.op import Op, gemm, kernels
 from estimator.scenario.breakdown import Category
+from estimator.scenario.catalog import chip as chip_named
 from estimator.scenario.hardware import Chip
 from tests.estimator.examples import CHIP, flawless
 
+REFERENCE = Path(__file__).parents[2] / "reference"
 ROUND = Chip(**CHIP)
+H100 = chip_named("h100-sxm")
 E = flawless(gemm_matrix_frac=0.5, gemm_tf32_frac=0.25, gemm_vector_frac=0.75, gemm_unaligned_frac=0.125)
 
 
@@ -121,3 +127,24 @@ def test_backward_saturates_later_on_matrix_units_and_no_later_on_vector_units()
     assert slower() == pytest.approx(2)
     assert slower(phase="backward") == pytest.approx(4)
     assert slower(precision="fp32") == slower(precision="fp32", phase="backward") == pytest.approx(3)
+
+
+CHAINS = json.loads((REFERENCE / "h100_cache_chains.json").read_text())
+
+
+@pytest.mark.parametrize("mib", [4, 8, 12, 16, 20, 24, 32, 64, 256])
+def test_what_the_kernel_before_has_just_written_is_read_from_the_cache(mib):
+    # Sums and products with a number on an H100, in chains: how much less than of tensors from long before.
+    size = mib * 2**20
+    rows = [row for row in CHAINS["rows"] if row["kernel"] in ("add", "scale") and row["tensor_bytes"] == size]
+    saved = sum(row["seconds"] * (-1 if row["just_written"] else 1) for row in rows) / 2
+    one = kernels("add", "layer", "forward", elements=size / 2, stream=6.0, chained=((2.0, 1.0),))
+    cached, bare = (price(one, chip, efficiencies("hopper")).seconds for chip in (H100, replace(H100, l2_bytes=0.0)))
+    assert bare - cached == pytest.approx(saved, rel=0.2, abs=4e-7 + 1e-3 * bare)
+
+
+@pytest.mark.parametrize(("family", "helps"), [("hopper", True), ("cdna3", False), ("mi250", False), ("cpu", False)])
+def test_the_cache_helps_where_it_was_measured_alone(family, helps):
+    one = kernels("add", "layer", "forward", elements=1e6, stream=6.0, chained=((2.0, 1.0),))
+    found, bare = (price(op, H100, efficiencies(family)).seconds for op in (one, replace(one, chained=())))
+    assert (found < 0.99 * bare) is helps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -378,3 +378,11 @@ def test_a_tied_table_on_two_stages_is_summed_over_them():
     assert not [c for c in run(LLAMA, plan={"pp": 2}).collectives if c.name.startswith("tied")]
     folded = run(GPT, plan={"pp": 2, "schedule": "zero-bubble-v"}, global_batch=2)
     assert not [c for c in folded.collectives if c.name.startswith("tied")]
+
+
+def test_gaps_between_kernels_are_no_wait_for_the_host():
+    # However long they are, a step begins with a device that has nothing to do until the host has launched.
+    e = flawless(host_start_s=1.0, kernel_gap_s=0.01)
+    without, found = (run(LLAMA, e=one) for one in (replace(e, host_start_s=0.0), e))
+    assert without.wait_s["forward"] > 1.0
+    assert found.seconds == pytest.approx(without.seconds + 1.0)

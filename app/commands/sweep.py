@@ -46,7 +46,9 @@ def sweep(
 
 
 NOTHING_FITS = 1
+"""Exit code of a search that found no plan."""
 _ANY_BYTES = 1e15
+"""A chip's memory that every plan fits in."""
 
 
 def _nearest(document: Mapping[str, Any], calibration: Calibrated | None) -> str:

@@ -78,7 +78,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
                 if len(row) < _MOST_TAGS:
                     row[_OWN_NAMES.get(tag, tag)] = value
                     row["_timestamp"] = wall_s
-    except (ValueError, IndexError, struct.error):
+    except (ValueError, IndexError, struct.error, csv.Error):
         whole = False
     if not steps:
         message = "this event file of TensorBoard holds no scalars by step"

@@ -262,7 +262,7 @@ const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalo
 
 /**
  * Whether a plan stands beside a measurement of which nobody said that it ran it: its file guesses a part, or says none.
- * @param {Pair} pair
+ * @param {Pick<Pair, "a" | "b">} pair
  */
 export const unconfirmed = ({ a, b }) =>
   [
@@ -279,7 +279,7 @@ export const unconfirmed = ({ a, b }) =>
  * @param {Pair} pair @param {import("./types.js").Catalog} catalog
  */
 export function judged({ a, b }, catalog) {
-  if (!a || !b || a.disturbed || b.disturbed || unconfirmed({ a, b, edited: "" })) return false;
+  if (!a || !b || a.disturbed || b.disturbed || unconfirmed({ a, b })) return false;
   if (a.predicted === b.predicted) return true;
   const { scenario, chip } = a.predicted ? a : b;
   // a profile's own ops have no scenario, only a chip

@@ -96,3 +96,11 @@ def test_the_csv_of_one_scalar_is_timed_by_itself_or_by_the_clock(tmp_path, name
     text = "\n".join(["Wall time,Step,Value", *lines])
     found = one(read(tmp_path, text, f"run-train-tag-{name}.csv"))
     assert (found.origin.format, found.steps_s[-1]) == ("tensorboard", pytest.approx(step_s))
+
+
+def test_a_damaged_csv_of_one_scalar_keeps_what_stands_before(tmp_path):
+    lines = [f"{1_764_000_000 + 5 * at},{10 * at},0.45" for at in range(6)]
+    text = "\n".join(["Wall time,Step,Value", *lines, "9" * 200_000])  # more than the csv module takes for a cell
+    found = read(tmp_path, text, "run-train-tag-step_time.csv")
+    assert "file-truncated" in codes(found)
+    assert len(one(found).rows) == 6

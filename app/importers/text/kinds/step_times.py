@@ -255,8 +255,9 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
             row["precision"] = from_text(text)
     elif column.name in meaning.PRECISION_FLAGS and (says_yes(plain) or says_no(plain)):
         row.setdefault("precision", "fp32")
-        if says_yes(plain):
-            row["precision"] = meaning.PRECISION_FLAGS[column.name]
+        if says_yes(plain):  # amp beside bf16 is autocast to that
+            name = "bf16" if row["precision"].startswith("bf16") else column.name
+            row["precision"] = meaning.PRECISION_FLAGS[name]
     elif meaning.name_is(column, meaning.GPU) and plain:
         _gpu(row, plain)
     elif count_of and (read := count(text, 1024.0 if count_of in _POWERS_OF_TWO else 1e3)) is not None:

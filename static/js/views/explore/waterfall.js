@@ -203,7 +203,7 @@ export function createWaterfall({ name }) {
     const doubted = pair && pair.a && pair.b && !judged(pair, state.catalog);
     if (!pair || !both) return relation || (pair?.a && !pair.b ? "nothing beside it: choose B, or move a slider" : "");
     if (pair.a?.disturbed || pair.b?.disturbed) return "disturbed, repeat: the fastest step is shown";
-    if (pair && unconfirmed(pair)) return relation;
+    if (unconfirmed(pair)) return relation;
     if (doubted) return ["peaks not known: what they differ by says nothing", relation].filter(Boolean).join("; ");
     const { a, b } = pair;
     if (b?.fits === false) return "if B fitted";

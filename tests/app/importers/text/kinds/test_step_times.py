@@ -382,3 +382,9 @@ def test_flags_of_a_trainer_say_precision_and_sharding(tmp_path):
     text = "model,bf16,fp16,fsdp,ms\n" + "".join(f"gpt2,{each},40\n" for each in flags)
     said = [(row.get("precision"), row.get("sharding")) for row in rows(tmp_path, text)]
     assert said == [("bf16-amp", "full_shard"), ("fp16-amp", None), ("fp32", "fsdp"), (None, None)]
+
+
+@pytest.mark.parametrize("flags", ["bf16,amp", "amp,bf16"])
+def test_amp_beside_bf16_is_autocast_to_that_whichever_column_comes_first(tmp_path, flags):
+    (row,) = rows(tmp_path, f"model,{flags},ms\ngpt2,true,true,40\n")
+    assert row["precision"] == "bf16-amp"

@@ -128,7 +128,7 @@ def test_a_grid_of_steps_stands_beside_its_predictions(visit, drop):
     )
     for row in card.locator("tbody tr").all():
         measured, predicted, error = row.locator("td").all_inner_texts()[at : at + 3]
-        found = float(error.rstrip(" %").replace("−", "-"))
+        found = float(error.rstrip(" %").replace("−", "-").lstrip("±"))
         assert found == pytest.approx(100 * (float(predicted) / float(measured) - 1), abs=0.6)
 
 

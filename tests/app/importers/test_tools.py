@@ -100,7 +100,7 @@ def test_a_log_of_torchtitan_gives_rates_and_its_clock_the_step_times(tmp_path):
         (b"<!DOCTYPE html>\n<html>", "html", "web page"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git-lfs", "git lfs pull"),
         (b"%PDF-1.7\n", "pdf", "PDF"),
-        (b'{"segments": [], "device_traces": []}', "snapshot", "_dump_snapshot"),
+        (b'{"segments": [], "device_traces": []}', "snapshot", "while tensors are on the device"),
         (b'{"exporter": "py-spy@0.3.14", "shared": {}, "profiles": []}', "speedscope", "torch.profiler"),
         (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "proton", "proton.finalize"),
         (b"Tue Nov 12 10:00:00 2024\n+---+\n| NVIDIA-SMI 550.54.15   Driver\n", "nvidia-smi", "busy"),

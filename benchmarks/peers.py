@@ -96,7 +96,8 @@ def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
         child = subprocess.Popen([sys.executable, __file__, *job], stdout=said, stderr=failed)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0), failed.seek(0)
+        said.seek(0)
+        failed.seek(0)
         if child.returncode:
             last = (failed.read().strip().splitlines() or [f"ended with {child.returncode}"])[-1]
             return {"failed": last[:300]}

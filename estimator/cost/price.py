@@ -211,11 +211,12 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 
 
 CACHE_WIDTH = 0.8
-"""From the largest tensor that is found whole to the smallest that is not, over the one that is found by half."""
+"""From the largest tensor that is found whole to the smallest that is not, over the one that is found by half: 0.28 and
+0.64 of an H100's cache (chains of kernels, tests/reference/h100_cache_chains.json)."""
 
 
 def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
-    """Bytes that kernels read from the last-level cache, as the kernel before each has just written them.
+    """Bytes read from the last-level cache, as the kernel before each has just written them; they are free.
 
     The share of a tensor that is found falls evenly as it grows from 0.6 to 1.4 times ``cache_kept_frac`` of the cache.
     """

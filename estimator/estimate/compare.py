@@ -229,11 +229,13 @@ def fold_exposed(item: Item) -> Item:
 def _moved(phases_s: Mapping[str, float], name: str, by_phase_s: Mapping[str, float]) -> dict[str, float] | None:
     """The phases with what ``name`` takes in those that wait; None where there is nothing to move."""
     waited_s = phases_s.get(name, 0.0)
-    parts = {phase: by_phase_s.get(phase, 0.0) for phase in WORK_PHASES}
+    parts = {phase: by_phase_s.get(phase, 0.0) for phase in WORK_PHASES if phase in phases_s}
     if not waited_s or not any(parts.values()):
         return None
-    moved = {phase: seconds + parts.get(phase, 0.0) for phase, seconds in phases_s.items()}
-    moved[name] = max(0.0, waited_s - sum(parts.values()))
+    moved_s = math.fsum(parts.values())
+    share = min(1.0, waited_s / moved_s)
+    moved = {phase: seconds + share * parts.get(phase, 0.0) for phase, seconds in phases_s.items()}
+    moved[name] = max(0.0, waited_s - share * moved_s)
     return moved
 
 

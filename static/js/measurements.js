@@ -127,10 +127,15 @@ export const besideMeasurement = (id) =>
 
 /**
  * Which of the measurements that a link to this page names other servers lack: all but the bundled ones.
- * @param {Pick<import("./state.js").State, "measured" | "a" | "b" | "open" | "measurements">} shown
+ * @param {Pick<import("./state.js").State, "measured" | "a" | "b" | "open" | "pins" | "measurements">} shown
  */
-export function onlyHere({ measured, a, b, open, measurements }) {
-  const named = [measured, ...[a, b].map((side) => /^m:(.*)$/.exec(side)?.[1]), open.replace(/\.\d+$/, ""), open];
+export function onlyHere({ measured, a, b, open, pins, measurements }) {
+  const named = [
+    measured,
+    ...[a, b, ...pins].map((side) => /^m:(.*)$/.exec(side)?.[1]),
+    open.replace(/\.\d+$/, ""),
+    open,
+  ];
   return (measurements ?? []).filter(({ id, bundled }) => !bundled && named.includes(id)).map(({ id }) => id);
 }
 

@@ -334,10 +334,11 @@ def test_what_nobody_chose_stands_beside_what_it_is_of(call):
 
 def test_a_link_says_which_of_its_measurements_no_other_server_has(call):
     here = [{"id": "own", "bundled": False}, {"id": "table", "bundled": False}, {"id": "sample", "bundled": True}]
-    none = {"measured": "sample", "a": "", "b": "m:sample", "open": "", "measurements": here}
+    none = {"measured": "sample", "a": "", "b": "m:sample", "open": "", "pins": [], "measurements": here}
     assert call("measurements", "onlyHere", none) == []
     assert call("measurements", "onlyHere", {**none, "a": "plan", "b": "m:own"}) == ["own"]
     assert call("measurements", "onlyHere", {**none, "measured": "own", "open": "table.2"}) == ["own", "table"]
+    assert call("measurements", "onlyHere", {**none, "pins": ["m:own", "s:other"]}) == ["own"]
 
 
 def test_hardware_is_multiplied_and_brought_back(call):

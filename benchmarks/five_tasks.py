@@ -94,7 +94,7 @@ def plan(user: User) -> None:
     searched(page)
     notice = page.locator("#search .notice")
     first = user.reads(notice, r"The quickest takes ([\d ]+) days\. A step of .* little to divide")
-    user.press(notice.get_by_role("button", name="Take 4 M tokens a step"))
+    user.press(notice.get_by_role("button", name=re.compile("^Take .* sequences$")))
     page.wait_for_function(
         "(before) => !document.querySelector('#search .notice')?.innerText.includes(before)",
         arg=first[0],

@@ -395,7 +395,7 @@ def _graphs(found: Recorded) -> tuple[float, list[int]]:
 
 
 WALKED_FIRST, CORRECTED = 0.6, 0.25
-"""Of an optimizer's walk over lists of tensors, what goes before its first kernel, and what before the kernel that takes
+"""Of an optimizer's walk over lists of tensors, what goes before its first kernel, and what before the one that takes
 the roots: Adam's bias corrections, a number of Python for each tensor. AdamW of 100 tensors, each kernel's call apart
 (torch 2.13): 4.3, 1.8 and, behind its last kernel, 1.0 µs a tensor."""
 

@@ -25,6 +25,7 @@ from app.importers.text.kinds import (
     measured_runs,
     op_sums,
     same_run,
+    step_memory,
     step_times,
     timings,
 )
@@ -47,6 +48,7 @@ KINDS: tuple[ModuleType, ...] = (
     attention,
     attention_memory,
     compile_speedups,
+    step_memory,
     step_times,
     all_reduce_lines,
     all_reduce_blocks,
@@ -59,8 +61,9 @@ KINDS: tuple[ModuleType, ...] = (
 )
 WHOLE: tuple[ModuleType, ...] = (trainers, tensor_log, deepflow_log)
 """Readers of texts that are one thing from end to end, before any is searched for tables."""
-DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
-                ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums, timings}  # fmt: skip
+DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_memory, step_times, all_reduce_lines,
+                all_reduce_blocks, ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums,
+                timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
 VAGUE_KINDS = {generic, timings}
 """What lines of a log may be taken for: a log with more steps than those have rows is none of them."""

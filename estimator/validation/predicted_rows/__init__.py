@@ -42,6 +42,7 @@ PREDICTED: dict[str, RowOf] = {
     "collectives": collectives.run_row,
     "ulysses": sequence.layer_row,
     "text/step-times": text_steps.text_row,
+    "text/step-memory": text_steps.text_memory_row,
     "text/data-parallel-steps": text_steps.text_data_parallel_row,
     "text/data-parallel-variants": toy_parallel.row,
     "text/collectives": collectives.text_row,

@@ -168,6 +168,14 @@ def test_bars_of_a_loop(tmp_path):
     assert codes(found) == {"mean-of-run"}
 
 
+def test_the_date_before_a_bar_is_none(tmp_path):
+    text = "".join(
+        f"07/02/2025 22:{at}:06 - INFO - __main__ - Steps:   1%|      | {at}/3000 [04:26<22:54:49, 1.5s/it, lr=1e-18]\n"
+        for at in (20, 21)
+    )
+    assert one(read(tmp_path, text)).rows == ({"bar": 1, "step": 21, "steps": 3000, "step_s": 1.5},)
+
+
 def test_tables_and_named_trainers_are_no_loops(tmp_path):
     table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
     assert one(read(tmp_path, table)).origin.format == "log/columns"

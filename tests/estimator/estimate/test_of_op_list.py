@@ -18,7 +18,7 @@ from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
-from estimator.estimate.recorded import recorded, times_of
+from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, recorded, times_of
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
 from estimator.scenario.problems import InputProblems
@@ -340,6 +340,24 @@ def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
     assert host_s({}, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8)
     assert host_s(library, host_backward_s=1.0, host_gradient_kernels=10.0) == pytest.approx(4 + 10 * 3)
     assert host_s(library, host_optimizer_s=1.0) == pytest.approx(1)
+
+
+def test_an_optimizer_walks_over_its_tensors_before_its_first_kernel_and_before_the_roots():
+    """Bias corrections go before the roots; an optimizer without them walks at once, and each step walks anew."""
+    rows = Operand(shape=(8, 8), dtype="float32")
+    names = ("lerp_", "addcmul_", "sqrt", "addcdiv_")
+    signatures = tuple(Signature(op=f"aten::_foreach_{name}", inputs=(rows,), outputs=(rows,)) for name in names)
+    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
+    e = replace(e, host_optimizer_s=1.0)
+
+    def host_s(*order: int) -> list[float]:
+        calls = tuple(Call(kind="kernel", signature=at, phase="optimizer") for at in order)
+        found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
+        times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
+        return [float(one) for one in times.host[0]]
+
+    assert host_s(0, 1, 2, 2, 3) == pytest.approx([WALKED_FIRST, 0.0, CORRECTED, 0.0, 0.0])
+    assert host_s(0, 1, 3) == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():

@@ -168,6 +168,14 @@ def test_bars_of_a_loop(tmp_path):
     assert codes(found) == {"mean-of-run"}
 
 
+def test_the_date_before_a_bar_is_none(tmp_path):
+    text = "".join(
+        f"07/02/2025 22:{at}:06 - INFO - __main__ - Steps:   1%|      | {at}/3000 [04:26<22:54:49, 1.5s/it, lr=1e-18]\n"
+        for at in (20, 21)
+    )
+    assert one(read(tmp_path, text)).rows == ({"bar": 1, "step": 21, "steps": 3000, "step_s": 1.5},)
+
+
 def test_tables_and_named_trainers_are_no_loops(tmp_path):
     table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
     assert one(read(tmp_path, table)).origin.format == "log/columns"
@@ -392,3 +400,18 @@ def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recom
     head = f"model: gpt2 | 8x H100 80GB | DDP | seq_len 1024 | global batch 64 | {said}\n"
     steps = of_steps("step {} | loss 9.1 | {} ms", (900,), (136,), (135,))
     assert one(read(tmp_path, head + steps)).scenario["plan"].get("recompute") == recompute
+
+
+@pytest.mark.parametrize(("said", "warned"), [
+    ("modification_type: lora", True), ("lora_rank: 4", True), ("QLoRA of gpt2", True), ("use_lora: False", False),
+    ("flora fauna exploration", False),
+])  # fmt: skip
+def test_a_log_that_names_adapters_says_that_its_prediction_trains_every_weight(tmp_path, said, warned):
+    found = one(read(tmp_path, said + "\n" + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))))
+    assert ("adapters" in codes(found)) == warned
+
+
+def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them_are_no_text(tmp_path):
+    text = "starting\n" * 600 + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))
+    assert one(read(tmp_path, text.replace("step 2", "\x00" * 100 + "step 2"))).steps_s == pytest.approx((0.135, 0.134))
+    assert refusal(tmp_path, text + "\x00" * 1000).format == "binary"

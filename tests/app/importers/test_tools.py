@@ -126,6 +126,34 @@ def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word)
     assert word in str(error)
 
 
+SMI = """\
+Sun Aug 17 00:40:32 2025
++---------------------------------------------------------------------------------------+
+| NVIDIA-SMI 535.129.03             Driver Version: 535.129.03   CUDA Version: 12.2     |
+|-----------------------------------------+----------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |
+|=========================================+======================+======================|
+|   0  NVIDIA A100-SXM4-40GB          On  | 00000000:D1:00.0 Off |                    0 |
+| N/A   32C    P0              67W / 400W |      4MiB / 40960MiB |      0%      Default |
++-----------------------------------------+----------------------+----------------------+
+
++---------------------------------------------------------------------------------------+
+| Processes:                                                                            |
++---------------------------------------------------------------------------------------+
+"""
+
+
+@pytest.mark.parametrize(("behind", "format"), [
+    ("".join(f"step {at} | loss 4.2 | 135 ms\n" for at in range(4)), "log/loop"),
+    ("\n| model | seq_len | step (ms) |\n|---|---|---|\n| gpt2 | 1024 | 12 |\n", "text/step-times"),
+])  # fmt: skip
+def test_a_job_s_log_may_begin_with_nvidia_smi_which_names_its_chip(tmp_path, behind, format):
+    found = one(read(tmp_path, SMI + behind))
+    assert found.origin.format == format
+    assert found.device["candidates"][0]["chip"] == "a100-40gb-sxm"
+    assert refusal(tmp_path, SMI + SMI).format == "nvidia-smi"
+
+
 def test_torch_benchmark_and_flop_counter(tmp_path):
     folder = REFERENCE / "tools"
     compared = one(read(tmp_path, folder.joinpath("benchmark_compare.txt").read_bytes()))

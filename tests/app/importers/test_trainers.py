@@ -367,3 +367,12 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
     assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused
+
+
+def test_the_results_that_the_trainer_writes_at_its_end_have_its_mean_step(tmp_path):
+    results = {"epoch": 3.0, "total_flos": 1.1e15, "train_loss": 2.38, "train_runtime": 472.0904,
+               "train_samples_per_second": 0.763, "train_steps_per_second": 0.095}  # fmt: skip
+    found = one(read(tmp_path, results, "train_results.json"))
+    assert found.origin.format == "log/Transformers"
+    assert found.steps_s == pytest.approx((1 / 0.095,), rel=0.01)
+    assert "mean-of-run" in codes(found)

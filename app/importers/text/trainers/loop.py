@@ -60,7 +60,7 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _BAR = re.compile(
-    rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
+    rf"(?<![\w/])(\d{{1,9}})/(\d{{1,9}})\b(?!/).{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
     re.IGNORECASE,
 )
 _OF_SEVERAL = re.compile(

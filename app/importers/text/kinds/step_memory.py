@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from app.importers.text.kinds.step_prose import fill_in
+from app.importers.text.kinds.step_prose import fill_in, said_before
 from app.importers.text.kinds.step_times import COUNTS, describe
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
@@ -94,7 +94,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 row |= {"catalogue_model": key} if (key := model_of(row)) else {}
             message = f"No column says it; the text before the table does, and all rows have it: model {model}"
             warnings.append(Warning(code="said-in-text", message=message, where=place(table)))
-        warnings += fill_in(new, table)
+        warnings += fill_in(new, said_before(table), place(table))
         if settle_course(new, document.lines):
             message = "Its models are taken for those of CS336 (assignment 2, systems), as the text says"
             warnings.append(Warning(code="course-models", message=message, where=place(table)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -58,7 +58,7 @@ class Recorded:
 
     ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
     keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
-    ``sources``: operands that are read a second time, with the calls that do first and last.
+    ``flow``, ``ends``, ``same``: as fusion says.
     """
 
     found: OpList
@@ -68,7 +68,9 @@ class Recorded:
     lacking: tuple[str, ...]
     unwritten: frozenset[int] = frozenset()
     copies: tuple[tuple[float, int, int], ...] = ()
-    sources: tuple[tuple[Operand, int, int], ...] = ()
+    flow: Mapping[int, Sequence[int | Operand]] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    same: Mapping[int, int] = field(default_factory=dict)
 
     def work_of(self, index: int) -> CallWork:
         """The work of one call that is a kernel or a collective."""
@@ -122,8 +124,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     if not one_clock(e):
         work = _at_clock(work, of_call, phases, e)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
-                    sources=tuple(fusing.sources))  # fmt: skip
+                    unwritten=frozenset(fusing.inner), copies=tuple(fusing.copies),
+                    flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 
 
 def _at_clock(

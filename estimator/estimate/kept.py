@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import fusion
@@ -18,7 +18,7 @@ class _Plan:
 
     found: OpList
     phases: Sequence[str]
-    unwritten: frozenset[int]
+    inner: frozenset[int]
     flow: Mapping[int, Sequence[int | Operand]]
     born: dict[int, list[int]] = field(default_factory=dict)
     by_bytes: dict[int, list[int]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class _Plan:
 def kept(
     found: OpList,
     phases: Sequence[str],
-    unwritten: frozenset[int],
+    inner: Collection[tuple[Operand, int]],
     flow: Mapping[int, Sequence[int | Operand]],
     *,
     ends: Mapping[int, int],
@@ -42,12 +42,12 @@ def kept(
     sum over layers is not followed beyond its kernel, and what a product or attention reads is written where it is
     made. ``flow``, ``ends`` and ``same`` are what fusion says of its calls.
     """
-    plan = _Plan(found=found, phases=phases, unwritten=unwritten, flow=flow)
+    sizes = {(index, int(moved_bytes(one))) for one, index in inner}
+    taken = frozenset(at for at, one in enumerate(found.storages) if (one.born, one.bytes) in sizes)
+    plan = _Plan(found=found, phases=phases, inner=taken, flow=flow, dropped=set(taken))
     for at, one in enumerate(found.storages):
         plan.born.setdefault(one.born, []).append(at)
         plan.by_bytes.setdefault(one.bytes, []).append(at)
-        if one.born in unwritten and any(int(moved_bytes(r)) == one.bytes for r in _results(found, one.born)):
-            plan.dropped.add(at)
     for at in sorted(plan.dropped, key=lambda at: found.storages[at].born):
         one = found.storages[at]
         last = len(found.calls) - 1 if one.died == NONE else one.died - 1
@@ -110,7 +110,7 @@ def _bytes_for(plan: _Plan, source: int | Operand, call: int) -> float:
     if at is None or plan.found.storages[at].born < 0 or _is_saved(plan, at):
         return 0.0
     one = plan.found.storages[at]
-    return math.inf if one.born in plan.unwritten else float(one.bytes)
+    return math.inf if at in plan.inner else float(one.bytes)
 
 
 def _cost(plan: _Plan, call: int) -> tuple[float, bool]:

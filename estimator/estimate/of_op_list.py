@@ -159,7 +159,7 @@ def memory_of(one: Passage) -> Memory:
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
-    storages = kept(found, priced.phases, priced.unwritten, priced.flow, ends=priced.ends, same=priced.same)
+    storages = kept(found, priced.phases, priced.inner, priced.flow, ends=priced.ends, same=priced.same)
     segments = one.cluster.chip.kind != "cpu"
     units = one.cluster.chip.compute_units if segments else 0.0
     own = [int(workspace_bytes_of(s, units)) for s in found.signatures]

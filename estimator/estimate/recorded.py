@@ -56,8 +56,8 @@ class CallWork:
 class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
-    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
+    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``inner``: results that a compiled
+    kernel takes itself. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
     ``flow``, ``ends``, ``same``: as fusion says.
     """
 
@@ -66,7 +66,7 @@ class Recorded:
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
-    unwritten: frozenset[int] = frozenset()
+    inner: frozenset[tuple[Operand, int]] = frozenset()
     copies: tuple[tuple[float, int, int], ...] = ()
     flow: Mapping[int, Sequence[int | Operand]] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     if not one_clock(e):
         work = _at_clock(work, of_call, phases, e)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.inner), copies=tuple(fusing.copies),
+                    inner=frozenset(fusing.inner), copies=tuple(fusing.copies),
                     flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 
 

@@ -58,14 +58,14 @@ class Joined:
 
     ``kernels``: of each group at its last member, none at its others, and of padded products; other calls are not in
     it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
-    calls that it is made for and that reads it last. ``inner``: calls whose results no other kernel takes, whether they
-    are written for backward or not. ``flow``: what each call reads, results of calls of its kernel or operands from
-    memory; ``ends``: the last call of its kernel; ``same``: casts that are made once, each
-    with the first. ``written``, ``origins``: sizes and types
-    of results that are in memory, and of those that are not, with the phase and operands of their kernel and the
-    number of the forward that made them first, ``forwards`` of them so far: each micro-batch has results of its own.
-    ``by_products``: sizes and types of products' results; ``read_later``: those that a later phase reads from memory;
-    ``first``: the first result of each that a kernel makes and does not write, with its call and the kernel's last.
+    calls that it is made for and that reads it last. ``inner``: results, each with its call, that a call of the same
+    kernel takes, whether they are written for backward or not. ``flow``: what each call reads, results of calls of its
+    kernel or operands from memory; ``ends``: the last call of its kernel; ``same``: casts that are made once, each with
+    the first. ``written``, ``origins``: sizes and types of results that are in memory, and of those that are not, with
+    the phase and operands of their kernel and the number of the forward that made them first, ``forwards`` of them so
+    far: each micro-batch has results of its own. ``by_products``: sizes and types of products' results;
+    ``read_later``: those that a later phase reads from memory; ``first``: the first result of each that a kernel makes
+    and does not write, with its call and the kernel's last.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Joined:
     flow: dict[int, tuple[int | Operand, ...]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     same: dict[int, int] = field(default_factory=dict)
-    inner: set[int] = field(default_factory=set)
+    inner: set[tuple[Operand, int]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -123,6 +123,9 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
             padded = {}
         if call.kind != "kernel" or not call.compiled:
             continue
+        if call.graphs:
+            _close(groups, joined)
+            groups = []
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
@@ -140,13 +143,13 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
                 joined.kernels[index] = []
                 joined.unwritten.add(index)
                 joined.same[index] = copies[source][s]
+                joined.inner |= {(one, index) for one in outputs}
                 continue
             copies[source][s] = index
         _add(_group_of(groups, s, phases[index]), s, index, joined)
         for one in outputs:
             copies[one] = {}
     _close(groups, joined)
-    joined.inner |= joined.unwritten
     _write_what_is_read_later(joined)
     return joined
 
@@ -225,6 +228,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         if maker is not None:
             group.open.remove(maker)
             joined.unwritten.add(maker[1])
+            joined.inner.add(maker)
             continue
         key = count(one), one.dtype
         phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))

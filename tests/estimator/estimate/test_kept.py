@@ -27,8 +27,7 @@ def saved(*steps):
     phases = [one[0] for one in steps]
     by = fused(found, phases)
     return [
-        (one.born, one.bytes, one.died)
-        for one in kept(found, phases, frozenset(by.inner), by.flow, ends=by.ends, same=by.same)
+        (one.born, one.bytes, one.died) for one in kept(found, phases, by.inner, by.flow, ends=by.ends, same=by.same)
     ]
 
 

@@ -48,10 +48,11 @@ def cluster_for(found: OpList, chip: str = "") -> Cluster:
         remedy = "Name the chip that it is to be priced on, a key of the catalogue."
         raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
     one = catalog.chip(chip or found.chip)
-    nodes = -(-found.world_size // one.chips_per_node)
+    per_node = max(found.world_size, 1) if one.kind == "cpu" else one.chips_per_node  # ranks of a CPU share one host
+    nodes = -(-found.world_size // per_node)
     return Cluster(
         chip=one,
-        chips_per_node=one.chips_per_node,
+        chips_per_node=per_node,
         nodes=nodes,
         link=catalog.link(one.link),
         network=catalog.link(one.network),

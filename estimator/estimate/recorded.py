@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,9 +56,9 @@ class CallWork:
 class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
-    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
-    ``sources``: operands that are read a second time, with the calls that do first and last.
+    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``inner``: results that a compiled
+    kernel takes itself. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
+    ``flow``, ``ends``, ``same``: as fusion says.
     """
 
     found: OpList
@@ -66,9 +66,11 @@ class Recorded:
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
-    unwritten: frozenset[int] = frozenset()
+    inner: frozenset[tuple[Operand, int]] = frozenset()
     copies: tuple[tuple[float, int, int], ...] = ()
-    sources: tuple[tuple[Operand, int, int], ...] = ()
+    flow: Mapping[int, Sequence[int | Operand]] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    same: Mapping[int, int] = field(default_factory=dict)
 
     def work_of(self, index: int) -> CallWork:
         """The work of one call that is a kernel or a collective."""
@@ -122,8 +124,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     if not one_clock(e):
         work = _at_clock(work, of_call, phases, e)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
-                    sources=tuple(fusing.sources))  # fmt: skip
+                    inner=frozenset(fusing.inner), copies=tuple(fusing.copies),
+                    flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 
 
 def _at_clock(

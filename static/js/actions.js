@@ -125,6 +125,12 @@ export function setCalibration(id) {
   location.reload();
 }
 
+/** Sweep a field of the plan, or a part of the hardware; "": none. @param {string} path */
+export function setSweep(path) {
+  set({ sweep: path });
+  writeUrl();
+}
+
 /** How many tokens the whole run is to see; 0: not asked for. @param {number} tokens */
 export function setRunTokens(tokens) {
   set({ run_tokens: tokens });

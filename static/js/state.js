@@ -47,6 +47,7 @@ export const state = /** @type {any} */ ({
   usd_per_hour: 0,
   run_tokens: 0,
   calibration: "",
+  sweep: "",
   pair: null,
   difference: null,
   answers: 0,

@@ -104,7 +104,7 @@ _HEAD_IN_FRONT = """(box) => {
 RUNS_READY = "#run-command:has-text('-m runners')"
 """The page of runs knows what it would start, which it asks the server for last."""
 TABLES = [
-    ("explore", EIGHT_GPUS, []),
+    ("explore", f"{EIGHT_GPUS}&sweep=training.seq_len", []),
     ("search", "/?view=search", []),
     ("runs", "/?view=runs", []),
     (

@@ -55,6 +55,26 @@ def test_one_dialog_finds_models_chips_plans_measurements_and_actions(visit):
     take("b is llama ddp")
     expect_view(page, "explore")
     expect(side(page, "B")).to_contain_text("Llama 3.2 1B, DDP on 4 H200")
+    # what people look for under these words is there, and a setting is brought into sight
+    for words, title in (
+        ("sweep", "Sweep "), ("global batch", "Global batch"), ("bandwidth", "Sweep Memory bandwidth"),
+        ("offload", "Offload to host memory"), ("compare", "A and B as CSV"), ("csv", "A and B as CSV"),
+        ("export", "save this page as a report"),
+    ):  # fmt: skip
+        page.keyboard.press("Control+k")
+        dialog.get_by_role("textbox").fill(words)
+        expect(dialog.get_by_role("listitem").filter(has_text=title).first).to_be_visible()
+        page.keyboard.press("Escape")
+    take("offload to host")
+    expect(page.locator('[data-field="plan.offload"] input:checked')).to_be_focused()
+    page.evaluate("document.activeElement.blur()")
+    take("sweep global batch")
+    expect(page.get_by_role("heading", name="Sweep: Global batch")).to_be_visible()
+    with page.expect_download() as waiting:
+        take("and b as csv")
+    assert re.search(
+        r"^step time,s,[\d.]+,[\d.]+,-?[\d.]+\r$", waiting.value.path().read_bytes().decode(), re.MULTILINE
+    )
     # arrow keys go through what was found, and what is not there is said
     page.keyboard.press("Control+k")
     page.keyboard.type("llama")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,14 @@ and a softmax then keeps a running maximum and sum: two exponentials for each va
 
 COMPILED_GELU = 1.1
 """GELUs of torch's own that a compiled one costs (H200, alone: 2.6 elements per SM and clock for 2.8)."""
+
+DRAWN_GELUS = 4.6
+"""GELUs that one place of a compiled dropout costs to draw: 6.2 to 6.6 ps on an H100 and two H200 (norms of 768 and 832
+columns, which a compiled reduction holds as 1024 places)."""
+
+SAFE_SOFTMAX_GELUS = 22.0
+"""GELUs of an element that a compiled softmax with dropout and a mask costs beside its draw: rows of 256 take 37.9 ps
+an element on an H100 and 35.7 on an H200, whose memory is faster. Of what these cycles are made is not known."""
 
 PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
 """Products whose operands a compiler copies into rows that a matrix unit can fetch (torch._inductor, pad_mm)."""
@@ -82,6 +91,8 @@ class _Group:
     flops: float = 0.0
     looped: float = 0.0
     gelus: float = 0.0
+    drawn: list[Operand] = field(default_factory=list)
+    reduces: bool = False
     names: list[str] = field(default_factory=list)
     first: dict[tuple[int, str], tuple[int, Operand]] = field(default_factory=dict)
 
@@ -164,6 +175,8 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
         group.flops += one.flops
         group.looped = max(group.looped, one.looped)
         group.gelus += one.gelus
+        group.drawn += one.drawn
+        group.reduces |= one.reduces
         group.names += one.names
     groups[:] = [one for one in groups if one not in others]
     return group
@@ -223,6 +236,9 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.gelus += COMPILED_GELU * elementwise.gelus_of(s) * max(map(count, outputs), default=0)
     group.names.append(s.op.rpartition("::")[2])
+    group.reduces |= kernels_of_table(s.op) in REDUCING
+    if kernels_of_table(s.op) is elementwise.dropout:
+        group.drawn += outputs[:1]
     if kernels_of_table(s.op) in SOFTMAXES and s.inputs and s.inputs[0].shape[-1:] > (AT_ONCE,):
         group.looped = max(group.looped, float(count(s.inputs[0])))
     group.last = index
@@ -252,6 +268,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                 before = joined.origins.get(key)
                 if before is None or before[-1] != joined.forwards:
                     joined.origins[key] = (group.last, group.phase, tuple(group.read), joined.forwards)
+        group.gelus += _drawing_gelus(group)
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             name, looped = _shown(group.names), group.looped
@@ -260,6 +277,17 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                 if looped
                 else kernel(name, stream=moved, gelus=group.gelus, flops=group.flops)
             ]
+
+
+def _drawing_gelus(group: _Group) -> float:
+    """What a kernel's dropout computes, in GELUs: one draw for each place of its rows, which a reduction fills up."""
+    found = 0.0
+    for one in group.drawn:
+        row = max(one.shape[-1:], default=1)
+        places = 2.0 ** math.ceil(math.log2(row)) / row if group.reduces and 0 < row <= AT_ONCE else 1.0
+        found += DRAWN_GELUS * places * count(one)
+        found += SAFE_SOFTMAX_GELUS * count(one) * ("_safe_softmax" in group.names)
+    return found
 
 
 def _passes_on(group: _Group, s: Signature) -> bool:

@@ -353,7 +353,11 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     .filter((value) =>
       sides.every(([, seconds]) => Math.abs(value - at(seconds)) > (tight ? 0.12 : 0.035) * (at(high) - at(low))),
     );
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  // as many as the step has itself: 2.5 has one
+  const decimals = Math.max(
+    0,
+    1 - Math.floor(Math.log10(step) + 1e-9) - (Number(step.toPrecision(2)) === Number(step.toPrecision(1)) ? 1 : 0),
+  );
   const axis = { range: [at(low), at(high)], tickvals: ticks, ticktext: ticks.map((value) => value.toFixed(decimals)) };
   return { data: [bars, steps, tips], shapes, annotations, axis };
 }

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from estimator.scenario.measurement import step_time_s
 from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
 from tests.app.importers.reading import codes, one, read, refusal
 
@@ -268,12 +269,48 @@ def test_first_lines_that_say_hardly_anything_set_nothing(tmp_path, head):
 
 def test_phases_of_a_loop_that_nearly_add_to_its_step_are_the_measurement_s(tmp_path):
     found = one(read(tmp_path, of_phases("")))
-    assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021})
+    assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021}, rel=1e-5)
     assert "add to 93% of the step" in next(w.message for w in found.warnings if w.code == "phases-of-a-log")
     short = of_phases("").replace("forward", "fwd").replace("backward", "bwd").replace("optimizer", "optim")
     assert one(read(tmp_path, short)).phases_s == found.phases_s
     for forward in (20.0, 120.0):
         assert one(read(tmp_path, of_phases("", forward))).phases_s == {}
+
+
+SIZES = (
+    "world_size=2 device=cpu {}layers=4 d_model=384 heads=6 vocab=8000 seq_len=256 per_device_batch=2 precision=fp32"
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "ffn", "gated", "tied"),
+    [("", 1536, False, True), ("params=13.3M ", 1536, False, False), ("n_params: 10.2M ", 1024, True, True)],
+)
+def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_parameters_say(
+    tmp_path, count, ffn, gated, tied
+):
+    found = one(read(tmp_path, of_phases(SIZES.format(count))))
+    model = found.scenario["model"]
+    assert [model[name] for name in ("layers", "hidden", "heads", "vocab")] == [4, 384, 6, 8000]
+    assert (model["ffn"], model["gated_ffn"], model["tied_embedding"]) == (ffn, gated, tied)
+    said = next(w.message for w in found.warnings if w.code == "model-assumed")
+    assert ("to which its parameters come nearest" in said) == bool(count)
+    assert found.device == {"kind": "cpu"}
+    proposed = said_scenario(found)
+    assert proposed is not None
+    assert "ran on a CPU" in proposed.reason
+    on_gpu = said_scenario(found, "a100-80gb-sxm")
+    assert on_gpu is not None
+    assert on_gpu.scenario is not None
+    assert on_gpu.scenario["model"]["hidden"] == 384
+
+
+def test_phases_of_steps_that_differ_add_as_they_do_in_each_step(tmp_path):
+    line = "step {} forward {} ms backward {} ms optimizer {} ms step_time {} ms\n"
+    parts = [(700, 640, 190), (250, 590, 50), (320, 480, 90), (180, 660, 110), (270, 470, 85)]
+    text = "".join(line.format(at, *one, sum(one)) for at, one in enumerate(parts))
+    found = one(read(tmp_path, text))
+    assert sum(found.phases_s.values()) == pytest.approx(step_time_s(found.steps_s))
 
 
 WHOSE = {

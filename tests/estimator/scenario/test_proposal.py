@@ -255,3 +255,47 @@ def test_recomputed_products_are_full_recomputation():
     found = proposal(replace(base, calls=(*without(base).calls, *again)))
     assert found.fields["plan.recompute"].value == "full"
     assert found.fields["model.layers"].value == 2
+
+
+def of_widths(*products: tuple[int, int], **changes: Any) -> Proposal:
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    return made(TABLE, attention, *[kernel("aten::mm", (32, a), (a, b)) for a, b in products], **changes)
+
+
+NETWORK = ((512, 2048), (2048, 512), (512, 100))
+
+
+@pytest.mark.parametrize(
+    ("products", "heads", "is_sure"),
+    [
+        ([(512, 512)] * 4, 8, True),
+        ([(512, 512)] * 3, 4, False),  # queries, keys with values, output
+        ([(512, 512), (512, 256), (512, 512)], 2, False),
+        ([(512, 512), (512, 128), (512, 512)], 1, False),
+        ([(512, 512), (512, 256), (512, 256), (512, 512)], 4, True),
+        ([(512, 512), (512, 96), (512, 512)], 8, False),  # no whole heads
+    ],
+)
+def test_keys_and_values_of_one_product_are_not_taken_for_as_wide_as_the_queries(products, heads, is_sure):
+    found = of_widths(*products, *NETWORK).fields["model.kv_heads"]
+    assert (found.value, found.sure) == (heads, is_sure)
+
+
+def test_parameters_that_the_scenario_s_model_does_not_have_are_noted():
+    def notes(count: int) -> list[str]:
+        found = of_widths(*[(512, 512)] * 4, *NETWORK, parameters=count)
+        return [one for one in found.notes if "gradients are kept" in one]
+
+    tied = 4 * 512**2 + 2 * 512 * 2048 + 100 * 512
+    assert notes(tied) == []
+    (said,) = notes(tied - 512 * 512)
+    assert "263,680 more than the 2,934,784" in said
+
+
+def test_a_slice_of_a_parameter_that_is_added_to_the_tokens_may_be_learned_positions():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in NETWORK]
+    bias, places = (kernel("aten::add", (2, 16, 512), other) for other in ((2, 16, 512), (16, 512)))
+    none, found = (made(TABLE, attention, *products, one).fields["model.position"] for one in (bias, places))
+    assert (none.value, none.sure) == ("none", True)
+    assert (found.value, found.sure) == ("learned", False)

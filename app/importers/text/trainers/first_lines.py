@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from app.importers.text.values import meaning
+from app.importers.text.trainers.log import CPU, number
+from app.importers.text.values import meaning, sizes
 from app.importers.text.values.chip_names import spoken
 from app.importers.text.values.models import model_of
 from estimator.validation.spellings import precision_of, sharding_of
@@ -29,6 +30,7 @@ _COUNTS: Mapping[str, Iterable[str]] = {
     "seq_len": {*meaning.SEQ_LEN, "block", "block_size"},
     "world_size": meaning.GPUS,
     **{name: {*meaning.DEGREES[name]} for name in ("tp", "pp", "cp")},
+    **{names[0]: names for names in sizes.NAMES.values()},
 }
 """Settings that are whole numbers, by the names that they go by."""
 _NAME_OF = {name: setting for setting, names in _COUNTS.items() for name in names if len(name) > 1}
@@ -39,6 +41,8 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 _OF_MANY = re.compile(r"(?<![\w.])(\d{1,6})\s(?:gpus|ranks|devices)\b", re.IGNORECASE)
+_PARAMETERS = re.compile(r"\b(?:n_|num_)?param(?:eter)?s?\s?[:=]\s?([\d.,]{1,20}[KMB]?)\b", re.IGNORECASE)
+_CPU = re.compile(r"\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})", re.IGNORECASE)
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
 _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
@@ -86,6 +90,10 @@ def _said(line: str) -> dict[str, str]:
         said["gpu"] = chip.name
         if chip.count:
             said.setdefault("world_size", str(chip.count))
+    elif _CPU.search(line):
+        said["gpu"] = CPU
+    if (printed := _PARAMETERS.search(line)) and number(printed[1].upper()) >= 1:
+        said[sizes.COUNT] = str(int(number(printed[1].upper())))
     if named := _MODEL.search(line):
         said["model"] = named[1]
     else:

@@ -3,9 +3,11 @@
  * each a box for what lies between or beyond.
  */
 import { setMultiple } from "../../actions.js";
+import { hardwarePath } from "../../fieldSweep.js";
 import { multiples, PARTS, timesWords } from "../../hardware.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
+import { createSweepButton } from "./sweepButton.js";
 
 const MOST = 3; // powers of two either way
 const STEP = 0.25;
@@ -30,14 +32,16 @@ export function createHardwareSliders() {
       } else say(multiples(state.scenario, state.catalog)[part] ?? 1);
     });
     exact.addEventListener("focus", () => exact.select());
+    const swept = createSweepButton(hardwarePath(part), label);
     const element = h(
       "div",
       { class: "multiple" },
       h("label", { for: id, text: label, title: `${label} as a multiple of the catalogue's; double-click: × 1.` }),
       h("div", { class: "track" }, h("i"), range),
       h("span", { class: "times" }, "×", exact),
+      swept.element,
     );
-    return { part, range, exact, say, element };
+    return { part, range, exact, say, swept, element };
   });
   const changed = h("span", { class: "chosen" });
   const element = h(
@@ -49,8 +53,9 @@ export function createHardwareSliders() {
 
   function update() {
     const now = multiples(state.scenario, state.catalog);
-    for (const { part, range, exact, say, element: row } of rows) {
+    for (const { part, range, exact, say, swept, element: row } of rows) {
       const times = now[part];
+      swept.update();
       // between nodes there is nothing to multiply where there is one
       row.hidden = times === null || (part === "network" && times === 1 && state.scenario.cluster.nodes < 2);
       if (times === null || [range, exact].some((one) => one === document.activeElement)) continue;

@@ -248,7 +248,7 @@ export function createPanel({ tour }) {
     sequence.element.hidden = !pair?.edited && measurement?.expected?.rows === "samples";
   });
   subscribe(["pair"], () => sheet.label(`Scenario ${state.pair?.edited ?? ""}`.trim()));
-  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured"], (_, changed) =>
+  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured", "sweep"], (_, changed) =>
     update(changed),
   );
   update();

@@ -47,16 +47,17 @@ function tile(id, title, hint) {
 
 const STEP_HINT = "One optimizer step. Band: the 80 % interval of a prediction, or the spread of measured steps.";
 
+const MFU_HINT =
+  "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.";
+/** In percent. @param {Side} side */
+const mfuOf = ({ mfu }) => 100 * (mfu ?? 0);
+
 /** @typedef {ReturnType<typeof tile>} Tile */
 
 export function createStrip() {
   const step = tile("step-time", "Step time", "");
   const tokens = tile("tokens", "Tokens/s per GPU", "Tokens of a step over its time and its chips.");
-  const mfu = tile(
-    "mfu",
-    "MFU",
-    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.",
-  );
+  const mfu = tile("mfu", "MFU", MFU_HINT);
   const peak = tile("peak-memory", "Peak memory", "");
   const price = tile("price", "Per million tokens", "Chips × their price per hour × step time / tokens.");
   const usd = h("button", { type: "button", class: "edit" });
@@ -170,11 +171,17 @@ export function createStrip() {
     );
     shown(
       mfu,
-      (side, step_s) => (side.mfu && side.step_s ? (100 * side.mfu * side.step_s) / step_s : null),
+      (side, step_s) => (side.mfu && side.step_s ? (mfuOf(side) * side.step_s) / step_s : null),
       (value) => (value > 0 && value < 1e-3 ? "< 0.001" : measured(value)),
       "%",
       false,
     );
+    if (sides.some((side) => mfuOf(side) > 100)) {
+      put(mfu.delta, "above the peak");
+      mfu.delta.className = "worse";
+      mfu.element.title = `More than the chip's peak cannot be: model, batch, chip or time is another than said. ${MFU_HINT}`;
+    } else mfu.element.title = MFU_HINT;
+    peak.title.dataset.brief = "Memory";
     memory(peak, a, b, pair.edited);
     const known = usdPerHour(b);
     // two chips have two prices

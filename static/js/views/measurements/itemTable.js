@@ -174,3 +174,15 @@ export function createItemTable() {
   }
   return acts;
 }
+
+/**
+ * What the table shows, with full precision. @param {Item[]} items @param {ItemColumn[]} columns
+ * @returns {import("../../types.js").Table}
+ */
+export const itemsAsTable = (items, columns) => ({
+  columns: [
+    { title: "item", text: true },
+    ...columns.map(({ key, title, kind, number }) => ({ title: title || key, unit: kind, text: !number })),
+  ],
+  rows: items.map(({ label, values }) => [label, ...columns.map(({ key }) => values[key] ?? null)]),
+});

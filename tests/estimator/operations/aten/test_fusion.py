@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from estimator.operations.aten import fusion
 from estimator.operations.aten.fusion import fused
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 
@@ -83,3 +86,18 @@ def test_a_softmax_over_more_than_is_held_at_once_is_limited_by_its_elements():
     assert (long.strided_elements, long.stream_bytes) == (ROWS * WORDS, 0)
     assert (short.strided_elements, short.stream_bytes) == (0, 4 * ROWS * 1024)
     assert long.bytes == 4 * ROWS * WORDS
+
+
+def test_a_compiled_dropout_draws_for_each_place_of_its_rows():
+    """H200: rows of 768, held as 1024, cost a third more to draw than their elements; a masked softmax far more."""
+
+    def gelus(reducing):
+        steps = [("forward", "native_dropout", (WHOLE,), (WHOLE, tensor(ROWS, WIDTH, dtype="bool")))]
+        (kernel,) = joined(*reducing, *steps).kernels[len(reducing)]
+        return kernel.gelus
+
+    alone = gelus([])
+    assert alone == pytest.approx(fusion.DRAWN_GELUS * ROWS * WIDTH)
+    assert gelus([("forward", "native_layer_norm", (WHOLE,), (WHOLE,))]) == pytest.approx(alone * 1024 / WIDTH)
+    masked = gelus([("forward", "_safe_softmax", (WHOLE,), (WHOLE,))])
+    assert masked == pytest.approx(alone * 1024 / WIDTH + fusion.SAFE_SOFTMAX_GELUS * ROWS * WIDTH)

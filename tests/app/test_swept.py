@@ -57,6 +57,11 @@ def side(letter: str, step_s: float, **more: Any) -> dict[str, Any]:
     return {"letter": letter, **told, "breakdown_s": {"matmul": step_s / 2}, "scenario": None, **more}
 
 
+def test_steps_of_other_tokens_are_of_another_work():
+    a, b, unknown = side("A", 1.0), side("B", 2.0, tokens=8192), side("B", 2.0, tokens=None)
+    assert call_each("sides", "workRatio", [[a, b], [b, a], [a, a], [a, unknown], [None, b]]) == [2, 0.5, 1, 1, 1]
+
+
 def test_a_and_b_are_one_table_of_figures_causes_and_settings():
     scenario = {"model": "m", "cluster": {"chip": "c"}, "plan": {"tp": 1}, "training": {}}
     other = {**scenario, "plan": {"tp": 2}}

@@ -179,6 +179,22 @@ def test_a_bandwidth_is_swept_and_a_link_opens_the_sweep(visit):
     settled(page)
     drawn = page.evaluate("document.querySelector('#sweep .plot').data.map(({ y }) => y.length)")
     assert drawn == [10, 10, 10]
+    # a step of more tokens is longer, and not worse for it; the sweep is of what the panel has now
+    first = page.locator(f"{SWEPT} td:nth-child(3)").first.inner_text()
+    wait_for_axis(page, "training.global_batch")
+    page.locator('[data-field="training.global_batch"] input[type=range]').press("ArrowRight")
+    expect(page.locator("#step-time .sub")).to_contain_text("a step of B has 2 × the tokens of A's")
+    expect(page.locator("#tile-step-time dt b")).not_to_have_class(re.compile("worse"))
+    expect(page.locator(f"{SWEPT} td:nth-child(3)").first).not_to_have_text(first)
+    # more than the peak cannot be
+    page.evaluate(
+        """async () => {
+            const { set, state } = await import(js("state"));
+            set({ pair: { ...state.pair, b: { ...state.pair.b, mfu: 2.21 } } });
+        }"""
+    )
+    expect(page.locator("#tile-mfu dt b")).to_have_text("above the peak")
+    expect(page.locator("#tile-mfu")).to_have_attribute("title", re.compile("cannot be"))
 
 
 def test_what_a_value_refuses_stands_in_its_row(visit):

@@ -165,11 +165,12 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
 
 
 def _run(document: Document, filename: str) -> Measurement | None:
-    """The steps of a run, where the text is one table of a file of columns, a row for each step."""
-    tables = [block for block in document.blocks if isinstance(block, Table) and block.form == "delimited"]
+    """The steps of a run, where the text has one table, with a row for each step."""
+    tables = [block for block in document.blocks if isinstance(block, Table) and block.form != "statistics"]
     if len(tables) != 1 or len(document.blocks) > 1:
         return None
-    return trainers.read_columns(tables[0].columns, tables[0].rows, filename)
+    table = tables[0]
+    return trainers.read_columns(table.columns, table.rows, document.lines[: table.line - 1], filename)
 
 
 def _chart(document: Document) -> list[Measurement]:

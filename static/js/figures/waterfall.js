@@ -175,6 +175,9 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   };
 }
 
+/** Whether a number is whole but for rounding. @param {number} value */
+const isRound = (value) => Math.abs(value - Math.round(value)) < 1e-6;
+
 /** A round step of about this size. @param {number} size */
 function niceStep(size) {
   const power = 10 ** Math.floor(Math.log10(size));
@@ -251,10 +254,11 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     };
     const better = before > needs && crosses(end, left) && !crosses(from_s, !left);
     const outside = beyond > Math.min(needs, before) && !better;
-    const toLeft = left === outside;
+    // where neither side has the room, the names at the left leave some, and at the right the figure ends
+    const toLeft = Math.max(beyond, before) < needs || left === outside;
     const text = texts[index];
     return {
-      x: at(outside ? end : from_s),
+      x: at(toLeft ? Math.min(end, from_s) : Math.max(end, from_s)),
       y: index,
       text: toLeft ? `${text}${GAP}` : `${GAP}${text}`,
       place: toLeft ? "middle left" : "middle right",
@@ -353,11 +357,8 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     .filter((value) =>
       sides.every(([, seconds]) => Math.abs(value - at(seconds)) > (tight ? 0.12 : 0.035) * (at(high) - at(low))),
     );
-  // as many as the step has itself: 2.5 has one
-  const decimals = Math.max(
-    0,
-    1 - Math.floor(Math.log10(step) + 1e-9) - (Number(step.toPrecision(2)) === Number(step.toPrecision(1)) ? 1 : 0),
-  );
+  // as many as the ticks have: 2.5 has one
+  const decimals = [0, 1, 2, 3, 4, 5, 6].find((digits) => ticks.every((tick) => isRound(tick * 10 ** digits))) ?? 6;
   const axis = { range: [at(low), at(high)], tickvals: ticks, ticktext: ticks.map((value) => value.toFixed(decimals)) };
   return { data: [bars, steps, tips], shapes, annotations, axis };
 }

@@ -61,6 +61,9 @@ LOOPS = {
         (9,), (0.1365,), (0.135,),
     ),
     "elapsed of each": of_steps("iteration {} | elapsed time: {} ms | loss 9.1", (9000,), (136.5,), (135,)),
+    "tinygrad": of_steps(
+        "    {} {} s run, 11.8750 loss, 0.000000000001 LR, 642.43 GB used,  19644.30 GFLOPS", (9,), (0.1365,), (0.135,)
+    ),
     "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
@@ -104,6 +107,13 @@ def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
     whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(5))
     assert codes(one(read(tmp_path, whole))) == {"no-step-time"}  # four seconds that are whole are no four steps
     whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(41))
+    internlm = "".join(
+        f"2023-07-07 12:29:{at:02},250\tINFO train.py:323 in record -- tflops=189.8,step={at},loss=11.6,"
+        f"tgs (tokens/gpu/second)=4274.45,lr=6e-07,fwd_bwd_time=3.67\n"
+        for at in range(3)
+    )
+    found = one(read(tmp_path, internlm))
+    assert (found.steps_s, found.rows[2]["tokens_per_s_per_gpu"]) == ((1.0, 1.0), 4274.45)
     assert one(read(tmp_path, whole)).steps_s == (1.0,)
 
 
@@ -160,7 +170,7 @@ def test_bars_of_a_loop(tmp_path):
 
 def test_tables_and_named_trainers_are_no_loops(tmp_path):
     table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
-    assert one(read(tmp_path, table)).origin.format.startswith("text/")
+    assert one(read(tmp_path, table)).origin.format == "log/columns"
     assert refusal(tmp_path, "step 1 done\nstep 2 done\nstep 3 done\nno more steps: 4\n").format == "text"
     assert refusal(tmp_path, "step 1: 5.5 ms of nothing\n").format == "text"
 
@@ -239,6 +249,10 @@ SAID = {
     "prose": (
         "Starting run: GPT-2 large (774M), 4x H100, seq length 1024, per-gpu batch 8, bf16 mixed precision, FSDP",
         ("gpt2-large", 4, "fsdp", 1024, 32, "bf16-amp", "h100-sxm"),
+    ),
+    "layout": (
+        "Training gpt2-large on 8x H100: FSDP over all of them, seq length 1024, global batch 32, bf16",
+        ("gpt2-large", 8, "fsdp", 1024, 32, "bf16", "h100-sxm"),
     ),
     "lines": (
         "model = gpt2\ngpus = 2\ngpu = H100 SXM\nbatch_size = 4 per GPU\nseq_len = 2k\nprecision = bf16-amp\n"

@@ -20,6 +20,18 @@ Self CUDA time total: 2.000ms
 """  # noqa: E501
 
 
+def test_spans_that_the_profiler_draws_over_kernels_are_no_kernels(tmp_path):
+    columns = "Name,Self CPU %,Self CPU,CPU total,Self CUDA,CUDA total,# of Calls\n"
+    spans = "".join(
+        f"{name},0.00%,0.000us,0.000us,4.816s,4.816s,5\n"
+        for name in ("ProfilerStep*", "nccl:all_reduce", "Optimizer.step#AdamW.step", "my block")
+    )
+    host = "my block,1.00%,10.000us,20.000us,0.000us,0.000us,5\n"
+    kernel = "void gemm_kernel,0.00%,0.000us,0.000us,2.000ms,2.000ms,4\n"
+    found = one(read(tmp_path, columns + spans + host + kernel))
+    assert [(one.name, one.count, one.total_s) for one in found.kernels] == [("void gemm_kernel", 4, 0.002)]
+
+
 def test_key_averages_as_text_and_as_csv(tmp_path):
     found = one(read(tmp_path, KEY_AVERAGES))
     op, _ = found.rows

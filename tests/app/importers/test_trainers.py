@@ -303,6 +303,11 @@ def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
     assert found.origin.format == "log/MLPerf"
     assert (found.steps_s, found.world_size, codes(found)) == ((0.1, 0.1), 8, {"mean-of-block"})
     assert found.rows[1] == {"since_start_s": pytest.approx(14.0), "eval_accuracy": 0.5}
+    losses = [(at, "train_loss", 9.0, {"samples_count": 64 * count})
+              for at, count in ((2, 1), (2.5, 2), (4.5, 4), (9, 5))]  # fmt: skip
+    evaluated = [*losses[:3], (5, "eval_start", None, {}), losses[3]]
+    found = one(read(tmp_path, mlperf(*MLPERF, *evaluated)))  # whose blocks count nothing
+    assert found.steps_s == pytest.approx((0.5, 1.0))
     of_a_rank = [(at, key, {"throughput": 80.0} if value and key == "tracked_stats" else value, said)
                  for at, key, value, said in rates]  # fmt: skip
     found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight

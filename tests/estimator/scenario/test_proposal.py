@@ -143,6 +143,14 @@ def test_attention_of_square_heads_is_told_and_beside_a_recurrent_network_it_giv
     assert found.fields or "no tokens" in found.reason
     recurrent = made(*attention, *[kernel("aten::addmm", (512,), (4, 128), (128, 512))] * 64)
     assert "beside a recurrent network" in recurrent.reason
+    pooler, loss = (
+        kernel("aten::addmm", (512,), (4, 512), (512, 512)),
+        kernel("aten::nll_loss_forward", (256, 100), (256,)),
+    )
+    calls = tuple(Call(kind="kernel", signature=at, phase="forward") for at in (0, 1, 0, 2, 3)) * 80
+    signatures = (square, attention[1], pooler, loss)
+    pooled = proposal(OpList(source="profile", program="made", signatures=signatures, calls=calls))
+    assert "recurrent" not in pooled.reason, "a pooler of each micro-batch"
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ export function createExplore(root, { tour, choose }) {
     if (state.sweep && narrow()) panel.open(false);
     if (state.sweep) swept.element.scrollIntoView({ block: "nearest" });
   });
-  subscribe(["measurement"], water.showWarnings);
+  subscribe(["measurement", "measuredScenario"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   // what a proposal offers is beside the scenario that is shown
   subscribe(["scenario", "drag"], () => {

@@ -214,7 +214,7 @@ export function createLayers({ name }) {
     const label = (/** @type {string} */ key) => state.catalog.categories.find((one) => one.key === key)?.label ?? key;
     const beside = rest.length
       ? [
-          group("Beside the ops, so that all shares add to the step"),
+          group("Beside the ops"),
           ...rest.map(([category, spent_s]) =>
             h(
               "tr",

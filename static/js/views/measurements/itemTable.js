@@ -13,6 +13,9 @@ import { createScroller } from "../common/scroller.js";
 /** @typedef {import("../../items.js").Item} Item */
 /** @typedef {import("../../items.js").ItemColumn} ItemColumn */
 
+/** What is written as ±0 %. */
+const LEAST_DELTA = 0.0005;
+
 export function createItemTable() {
   const scroller = createScroller("Plans and measurements", "tall");
   const acts = {
@@ -90,7 +93,7 @@ export function createItemTable() {
         const value = item.values[key] ?? null;
         const wide = key !== "step_s" && key !== "delta";
         const kind = [!number && "text", value === null && "quiet", wide && "wide"].filter(Boolean).join(" ");
-        const better = key === "delta" && value ? (value < 0 ? " better" : " worse") : "";
+        const better = key === "delta" && Math.abs(value ?? 0) >= LEAST_DELTA ? (value < 0 ? " better" : " worse") : "";
         return h("td", {
           class: kind + better,
           text: value === null ? "–" : write(value),

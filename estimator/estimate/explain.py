@@ -115,7 +115,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
     near = node_factor(e, in_node)
     if near < 1.0:
         found.append(
-            f"Of that, matrix units have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
+            f"Of that, products have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
             " work for long in one node."
         )
     if not training.fused:

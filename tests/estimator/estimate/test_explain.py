@@ -122,8 +122,8 @@ def test_what_whole_nodes_lose_is_said_where_they_work():
         given = {**document(GPT, plan={"dp": nodes * chips}), "cluster": cluster}
         return " ".join(estimate(scenario_from_json(given)).assumptions)
 
-    assert "lost 10% to power and heat of 8 chips" in said(1, 8)
-    assert "lost 10% to power and heat of 8 chips" in said(2, 8)
+    assert "lost 19% to power and heat of 8 chips" in said(1, 8)
+    assert "lost 19% to power and heat of 8 chips" in said(2, 8)
     assert "power and heat" not in said(1, 1)
 
 
@@ -160,7 +160,7 @@ SPLIT = {
     "model": "llama3-70b",
     "cluster": {"chip": "h100-sxm", "nodes": 8},
     "plan": {"dp": 8, "tp": 8, "recompute": "full"},
-    "training": {"seq_len": 4096, "global_batch": 1024},
+    "training": {"seq_len": 3072, "global_batch": 1024},
 }
 
 

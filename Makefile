@@ -1,5 +1,6 @@
 # `make run` and `make test` set themselves up; `make help` lists everything.
-# TORCH, EXTRAS and PYTHON may be given on the command line or in the environment.
+# TORCH, EXTRAS and PYTHON may be given on the command line or in the environment, PORT and HOST on the command line alone:
+# shells and containers set variables of these names for purposes of their own.
 
 VENV := .venv
 TORCH_PIN := torch==2.13.0
@@ -11,6 +12,8 @@ TABLES ?=
 CUDA_BASE ?=
 # Tests start hundreds of processes, none of which should compile the project again
 export PYTHONDONTWRITEBYTECODE :=
+
+WHERE := $(if $(filter command,$(origin HOST)),--host $(HOST)) $(if $(filter command,$(origin PORT)),--port $(PORT))
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
@@ -49,7 +52,8 @@ READY_NODE := node_modules/ready-node
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 	@echo
-	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
+	@echo '  make run PORT=8001                    another port; HOST=ADDRESS another address (docs/slurm.md)'
+	@echo '  make run ARGS="--data DIR"            options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
 	@echo '  make run EXTRAS=postgres,tables       with the driver of PostgreSQL, and with Parquet and Excel'
 	@echo '  make accuracy TABLES=DIR              with the tables of measured runs in DIR; ARGS=--write keeps the figures'
@@ -58,7 +62,7 @@ help: ## list the targets
 	@echo '  What a run measured is on the page: a step in Explore, rows in Measured, beside their predictions (docs/measuring.md)'
 
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
-	@exec $(BIN)/headroom serve $(ARGS)
+	@exec $(BIN)/headroom serve $(strip $(WHERE) $(ARGS))
 
 test: setup-test browser firefox postgres slurm ## set up what is missing, then run every check and every test
 	@$(MAKE) --no-print-directory $(if $(ARGS),lint types,-k -j$(JOBS) $(BROWSING) $(OTHERS) types lint)

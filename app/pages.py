@@ -157,18 +157,19 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
     """Serve the page at / and its files at /static/VERSION."""
     plotly_js = plotly_file(static)
     url = plotly_url(plotly_js)
-    compressed: dict[str, Path] = {}
+    compressed: dict[str, bytes] = {}
     files = VersionedFiles(static)
     files.look()
 
     async def prepare() -> None:
-        compressed["plotly"] = await asyncio.to_thread(compress_plotly, plotly_js, data)
+        packed = await asyncio.to_thread(compress_plotly, plotly_js, data)
+        compressed["plotly"] = await asyncio.to_thread(packed.read_bytes)
 
     async def plotly(request: Request) -> Response:
         headers = {"cache-control": _IMMUTABLE, "vary": "accept-encoding"}
         packed = compressed.get("plotly")
         if packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
-            return FileResponse(packed, media_type="text/javascript", headers=headers | {"content-encoding": "gzip"})
+            return Response(packed, media_type="text/javascript", headers=headers | {"content-encoding": "gzip"})
         return FileResponse(plotly_js, media_type="text/javascript", headers=headers)
 
     async def index(request: Request) -> Response:

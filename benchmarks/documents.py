@@ -201,12 +201,12 @@ def compare(name: str, lines: list[dict[str, str]], read: list[Any]) -> Table:
             op = {"all": "Parameters"}.get(line["op"], line["op"].rpartition("/")[2])
             mine: dict[Any, Any] = {key: value for key, (of, value) in cells.items() if of == op}
             kept = set(mine)
-            name = quantity_of(line["quantity"])
-            held = [key for key in mine if key[1] == name]
+            column = quantity_of(line["quantity"])
+            held = [key for key in mine if key[1] == column]
             value = float(line["value"]) * UNITS[line["unit"]]
             key = next((key for key in held if close(mine[key], value)), held[0]) if held else None
-            if name and not held:
-                key = (name,)
+            if column and not held:
+                key = (column,)
             table.look(mine, key, line["quantity"], line["value"], value, f"row {at}, {op}")
             for key in kept - set(mine):
                 del cells[key]
@@ -217,9 +217,9 @@ def compare(name: str, lines: list[dict[str, str]], read: list[Any]) -> Table:
         for at, line in enumerate(lines, 1):
             scale = scale_of(line["quantity"]) or 1.0
             first, quantity = FIRST_LAYERS[line["table"]], line["quantity"]
-            name = "communication_frac" if quantity.startswith("frac_") else key_of(quantity, line)
+            column = "communication_frac" if quantity.startswith("frac_") else key_of(quantity, line)
             table.look(
-                flat, f"from {first}: {name}", quantity, line["value"], float(line["value"]) * scale, f"row {at}"
+                flat, f"from {first}: {column}", quantity, line["value"], float(line["value"]) * scale, f"row {at}"
             )
     elif name == "cs336_models.csv":
         counts = {

@@ -37,6 +37,11 @@ WORKERS = 8
 TOOLS = ("mem_tracker", "runtime_estimator", "traced", "predicted")
 WITH_A_GPU, WITHOUT = TOOLS[:2], ("mem_tracker", "traced", "predicted")
 HEAD = (
+    "| step | MemTracker, peak | measured | RuntimeEstimator, step | MemTracker, s | RuntimeEstimator, s |",
+    "|---|--:|--:|--:|--:|--:|",
+)
+"""On a host with a GPU."""
+HEAD_WITHOUT = (
     "| step | MemTracker, processor | MemTracker, traced ops | traced tensors | apart | predicted peak | measured"
     " | MemTracker, s | trace, s |",
     "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -54,28 +59,40 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(_asked(arguments[0], Path(arguments[1]), arguments[2])))
         return 0
     names = [entry.name for entry in read_series(Path(arguments[0]))]
-    tools = WITH_A_GPU if _device() == "cuda" else WITHOUT
-    print("\n".join(HEAD), flush=True)
+    on_gpu = _device() == "cuda"
+    tools, row = (WITH_A_GPU, row_with_a_gpu) if on_gpu else (WITHOUT, row_without)
+    print("\n".join(HEAD if on_gpu else HEAD_WITHOUT), flush=True)
     found = {}
     with ThreadPoolExecutor(int(arguments[2]) if len(arguments) > 2 else WORKERS) as pool:
         jobs = {name: [pool.submit(_in_a_process, (tool, arguments[0], name)) for tool in tools] for name in names}
         for name, asked in jobs.items():
             found[name] = {tool: one.result() for tool, one in zip(tools, asked, strict=True)}
-            print(_row(name, found[name], _measured(name, folders)), flush=True)
+            print(row(name, found[name], _measured(name, folders)), flush=True)
             Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _row(name: str, found: dict[str, Any], measured_bytes: float | None) -> str:
-    """A row of the table in gigabytes and seconds; what a tool refused is no answer, and OUT.json has its words."""
+def row_with_a_gpu(name: str, found: dict[str, Any], measured_bytes: float | None) -> str:
+    """A row of ``HEAD`` in gigabytes and seconds; what a tool refused is no answer, and OUT.json has its words."""
+    memory, time_of = (found.get(tool, {}) for tool in WITH_A_GPU)
+    step = f"{time_of['step_s']:.4f} s" if "step_s" in time_of else "no answer"
+    told = [_gigabytes(memory.get("peak_bytes")), _gigabytes(measured_bytes, ""), step]
+    return f"| {' | '.join((name, *told, *map(_took, (memory, time_of))))} |"
+
+
+def row_without(name: str, found: dict[str, Any], measured_bytes: float | None) -> str:
+    """A row of ``HEAD_WITHOUT``, likewise."""
     theirs, same, ours = (found.get(tool, {}) for tool in WITHOUT)
     counted, traced, peak = same.get("mem_tracker_bytes"), same.get("peak_bytes"), ours.get("predicted_bytes")
     apart = f"{traced / counted - 1:+.4%}" if traced and counted else ""
     off = f" ({peak / measured_bytes - 1:+.2%})" if peak and measured_bytes else ""
     sizes = (theirs.get("peak_bytes"), counted, traced)
     told = [*map(_gigabytes, sizes), apart, _gigabytes(peak) + off, _gigabytes(measured_bytes, "")]
-    took = [f"{one['took_s']:.1f}" if "took_s" in one else "" for one in (theirs, ours)]
-    return f"| {' | '.join((name, *told, *took))} |"
+    return f"| {' | '.join((name, *told, *map(_took, (theirs, ours))))} |"
+
+
+def _took(one: dict[str, Any]) -> str:
+    return f"{one['took_s']:.1f}" if "took_s" in one else ""
 
 
 def _gigabytes(size: float | None, without: str = "no answer") -> str:

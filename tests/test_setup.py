@@ -158,6 +158,10 @@ def test_a_second_start_sets_nothing_up(checkout: Path):
     assert _make("--question", "setup-test", folder=checkout).returncode == 0
     steps = _make("--dry-run", "run", "ARGS=--port 8001", folder=checkout).stdout
     assert steps.split() == ["exec", ".venv/bin/headroom", "serve", "--port", "8001"]
+    where = _make("--dry-run", "run", "PORT=8123", "HOST=0.0.0.0", "ARGS=--data DIR", folder=checkout).stdout
+    assert where.split()[3:] == ["--host", "0.0.0.0", "--port", "8123", "--data", "DIR"]
+    of_a_shell = _make("--dry-run", "run", folder=checkout, HOST="node7", PORT="5432").stdout
+    assert of_a_shell.split() == ["exec", ".venv/bin/headroom", "serve"]
 
 
 @pytest.mark.parametrize("changed", ["requirements.txt", "pyproject.toml"])

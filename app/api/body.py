@@ -95,5 +95,5 @@ def _check(value: Any, depth: int) -> None:
 
 
 def _not_json(message: str) -> Refused:
-    problem = Problem(field="(document)", message=message, remedy="Send one JSON object as the contract names it.")
+    problem = Problem(field="(document)", message=message, remedy="Send one JSON object: {...}.")
     return Refused(422, f"The body {message}.", [problem])

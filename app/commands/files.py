@@ -41,7 +41,7 @@ def read_document(path: Path) -> Any:
     try:
         return msgspec.json.decode(text)
     except RecursionError:
-        raise refusal(str(path), "is nested too deeply", "Write one JSON object as the contract names it.") from None
+        raise refusal(str(path), "is nested too deeply", "Write one JSON object: {...}.") from None
     except (msgspec.DecodeError, ValueError) as error:
         if path.suffix == ".py":
             raise refusal(

@@ -86,7 +86,7 @@ def _expected(measurement: Measurement, ops: OpList) -> list[str]:
     if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
         return ["own prediction: none, as no kernels of its device were recorded"]
     if ops.chip == catalog.THIS_CPU:
-        return ["own prediction: none, as it ran on a CPU, and this one is not measured yet (chip cpu in a scenario)"]
+        return ["own prediction: none, as it ran on a CPU. The page measures its own when it starts, and predicts it"]
     return ["own prediction: none, as the catalogue has no chip of its name"]
 
 

@@ -155,23 +155,34 @@ def _flat(one: dict[str, Any], left: dict[str, None]) -> dict[str, Any]:
 
     An object with a mean stands for that, wherever it is. ``left`` takes the names of what is neither.
     """
-    one = dict(_mean(key, value) for key, value in one.items())
+    one = _with_means(one, left, "")
     row = {key: value for key, value in one.items() if _plain(value)}
-    inside = {key: value for key, value in one.items() if isinstance(value, dict)}
+    inside = {key: _with_means(value, left, f"{key}.") for key, value in one.items() if isinstance(value, dict)}
     names = Counter(name for value in inside.values() for name in value)
     for key, value in one.items():
         if not _plain(value) and not isinstance(value, dict):
             left[key] = None
     for key, value in inside.items():
-        for name, nested in value.items():
-            own, what = _mean(name, nested)
+        for name, what in value.items():
             if not _plain(what):
                 left[f"{key}.{name}"] = None
             elif key in _DEVICES and name in _HOW_MANY:
-                row["gpus"] = what
+                row.setdefault("gpus", what)
             else:
-                row[own if names[name] == 1 and own not in one else f"{key} {own}"] = what
+                row.setdefault(name if names[name] == 1 and name not in one else f"{key} {name}", what)
     return row
+
+
+def _with_means(one: dict[str, Any], left: dict[str, None], within: str) -> dict[str, Any]:
+    """An object with means in place of the objects that say them, where none of its own values has that name."""
+    found = {}
+    for key, value in one.items():
+        name, what = _mean(key, value)
+        if name != key and name in one:
+            left[f"{within}{key}"] = None
+        else:
+            found[name] = what
+    return found
 
 
 _DEVICES, _HOW_MANY = ("hardware", "gpu", "gpus", "device", "devices", "cluster"), ("count", "n", "num", "number")

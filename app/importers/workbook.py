@@ -72,16 +72,21 @@ def _rows(sheet: Any, limits: Limits) -> Iterator[list[str]]:
 
 
 def _written(sheets: Mapping[str, Sheet]) -> str:
-    """The sheets one after another as CSV under their names."""
+    """The sheets one after another as CSV under their names; a row of several cells is as wide as that above it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for name, rows in sheets.items():
         out.write(f"\n## {name}\n\n")
+        width = 0
         for row in rows:
+            if sum(map(bool, row)) > 1:  # else a note
+                width = max(width, len(row))
+                row = [*row, *[""] * (width - len(row))]
             if row:
                 writer.writerow([" ".join(cell.split()) for cell in row])
             else:
                 out.write("\n")
+                width = 0
     return out.getvalue()
 
 

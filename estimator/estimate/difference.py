@@ -149,12 +149,18 @@ def causes(a: Told, b: Told) -> tuple[Cause, ...]:
         of_a, of_b = _within(a.phases_s, a.step_time_s), _within(b.phases_s, b.step_time_s)
         sides = [(name, of_a[name], of_b[name]) for name in both]
         found = [Cause(name=name, seconds=t_b - t_a, a_s=t_a, b_s=t_b) for name, t_a, t_b in sides if t_a or t_b]
-    a_rest_s = a.step_time_s - math.fsum(_told(found, "a_s"))
-    b_rest_s = b.step_time_s - math.fsum(_told(found, "b_s"))
+    a_rest_s = _left(a.step_time_s, _told(found, "a_s"))
+    b_rest_s = _left(b.step_time_s, _told(found, "b_s"))
     untold_s = (b.step_time_s - a.step_time_s) - math.fsum(one.seconds for one in found)
     if found and abs(untold_s) <= NOTHING_FRAC * max(a.step_time_s, b.step_time_s):
         return tuple(found)
     return (*found, Cause(name=UNTOLD, seconds=untold_s, a_s=a_rest_s, b_s=b_rest_s))
+
+
+def _left(step_time_s: float, told_s: Sequence[float]) -> float:
+    """What the causes leave of a step, s; nothing where that is rounding."""
+    rest_s = step_time_s - math.fsum(told_s)
+    return rest_s if abs(rest_s) > NOTHING_FRAC * step_time_s else 0.0
 
 
 def _within(phases_s: Mapping[str, float], step_time_s: float) -> dict[str, float]:

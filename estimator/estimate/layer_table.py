@@ -1,6 +1,7 @@
 """Layer table: every op of one layer, of the embedding and of the head with its FLOPs, tensors, traffic, sends, times.
 
-The form of the tables of Subramanian et al. 2024, arXiv 2410.00273: one line per op of one rank and one micro-batch.
+What of the step is in none of them stands last, so that the shares add to the whole. The form of the tables of
+Subramanian et al. 2024, arXiv 2410.00273: one line per op of one rank and one micro-batch.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field, fields
 from estimator.communication.message import PricedMessage
 from estimator.cost.efficiency import Calibrated
 from estimator.cost.price import Priced
-from estimator.estimate.assemble import assembled
+from estimator.estimate.assemble import Assembled, assembled
+from estimator.estimate.report import op_costs, phases_and_breakdown
 from estimator.operations.layer_tensors import tensors_of
 from estimator.operations.op import piece_of
 from estimator.operations.rank_sizes import RankSizes
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, Category
 from estimator.scenario.scenario import Scenario
 
 GRADIENT = re.compile(r" (input |weight )?gradient\b.*$")
@@ -30,6 +32,7 @@ class LayerRow:
     ``traffic``: all bytes between chip and memory, casts, recomputation and weights included. ``compute`` and
     ``memory`` seconds are what each roof alone allows, ``forward_s`` and ``backward_s`` what the op takes.
     ``communication`` seconds are those that compute does not hide. ``share_frac`` of the step, communication included.
+    Of ``part`` "step" is what stands in no layer: optimizer, exchanges of data ranks and stages, waits, the bubble.
     """
 
     part: str
@@ -67,10 +70,13 @@ class LayerRow:
 
 
 COLUMNS = tuple(f.name for f in fields(LayerRow) if f.name != "trained")
+WHOLE_STEP = "step"
+LEAST_SHARE = 1e-9
+"""A rest of the step below it is rounding."""
 
 
 def layer_table(scenario: Scenario, calibration: Calibrated | None = None) -> tuple[LayerRow, ...]:
-    """Return the rows of every kind of block on the critical stage, of the embedding and of the head."""
+    """Return the rows of every kind of block on the critical stage, of embedding and head, and of the step's rest."""
     found = assembled(scenario, calibration)
     rank, setting, lines, timing = found.rank, found.setting, found.lines, found.timing
     kind = setting.kinds[int(timing.critical_stage)]
@@ -86,7 +92,24 @@ def layer_table(scenario: Scenario, calibration: Calibrated | None = None) -> tu
     rows: list[LayerRow] = []
     for part, priced, sent, count in parts:
         rows += _rows(part, priced, sent, count * batches, rank.d, seconds)
-    return tuple(rows)
+    return (*rows, *_rest(rows, found))
+
+
+def _rest(rows: Sequence[LayerRow], found: Assembled) -> Iterator[LayerRow]:
+    """Each category's seconds of the step, less those of its ops in the layers, as a row of its own."""
+    rank, setting, timing = found.rank, found.setting, found.timing
+    seconds = float(timing.seconds)
+    _, breakdown = phases_and_breakdown(timing, rank, setting)
+    for op in op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], found.e):
+        if op.category != Category.OPTIMIZER:
+            breakdown[op.category] -= op.seconds
+    breakdown[Category.COMMUNICATION] -= sum(
+        (row.communication_forward_s + row.communication_backward_s) * row.times for row in rows
+    )
+    for category, rest_s in breakdown.items():
+        if rest_s > LEAST_SHARE * seconds:
+            name = SHOWN_CATEGORIES[category].label
+            yield LayerRow(part=WHOLE_STEP, op=name, category=category, times=1.0, share_frac=rest_s / seconds)
 
 
 def _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -262,14 +262,15 @@ def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> 
     once, _ = once_per_step(setting, setting.kinds[0])
     priced_once = [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
     if setting.policy.offload_optimizer:
-        priced_once = [_in_host_memory(priced_once, float(optimizer_s(setting, once, e)))]
+        (update,) = priced_once
+        priced_once = [_in_host_memory(update, float(optimizer_s(setting, once, e)))]
     return (*rows, *priced_once)
 
 
-def _in_host_memory(rows: Sequence[OpCost], seconds: float) -> OpCost:
+def _in_host_memory(update: OpCost, seconds: float) -> OpCost:
     """The update that the host makes while the chip waits: no kernel, but time of the step."""
     return replace(
-        rows[0], name=f"{rows[0].name} in host memory", count=1.0, flops=0.0, bytes=0.0, launches=0.0, saved_bytes=0.0,
+        update, name=f"{update.name} in host memory", count=1.0, flops=0.0, bytes=0.0, launches=0.0, saved_bytes=0.0,
         seconds=seconds, bound="host link", intensity_flops_per_byte=0.0,
     )  # fmt: skip
 

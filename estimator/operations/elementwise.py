@@ -252,6 +252,10 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     n = d.widths
     # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
     cast = 0 if d.training.dropout else 2
+    # Of 16 bits, under autocast as without.
+    backward = KernelCost(
+        stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
+    )
     if d.fused:
         e = n.compute
         both = (
@@ -275,12 +279,7 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
             flops=8,
             saved=4 + cast,
         )
-        both = (
-            forward,
-            KernelCost(
-                stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
-            ),
-        )
+        both = forward, backward
     else:
         forward = KernelCost(
             stream=4 + 8 + 6,
@@ -292,12 +291,7 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
             flops=8,
             saved=4 + cast,
         )
-        both = (
-            forward,
-            KernelCost(
-                stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
-            ),
-        )
+        both = forward, backward
     if not d.fused:
         whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS)
         others = replace(whole, stream=whole.stream - 8, reduced=0, launches=whole.launches - 1, saved=0, flops=0)

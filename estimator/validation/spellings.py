@@ -12,6 +12,12 @@ from estimator.scenario.hardware import PEAK_FIELD
 from estimator.scenario.model import Model
 from estimator.scenario.problems import InputProblems
 
+LENGTH_COLUMNS = {"seq_len", "seq", "sequence_length", "seq_length", "context", "context_length", "ctx", "ctx_len",
+                  "seqlen", "sequence", "n_ctx", "seq_len_t", "seqlen_t", "max_seq_len", "max_seq_length", "max_length",
+                  "max_sequence_length", "sequence_len"}  # fmt: skip
+MODEL_COLUMNS = {"model", "model_name", "size", "model_size", "config_name"}
+"""What tables call the columns of sequence lengths, and of models."""
+
 PRECISIONS = {
     **{name: name for name in PEAK_FIELD},
     "float32": "fp32", "single": "fp32", "tensorfloat32": "tf32", "bfloat16": "bf16",

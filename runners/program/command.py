@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runners.program.recording import Recording
 
 CHIP = "h100-sxm"
+_ONTO_IT = 'Let it move its model and batches to "cuda", or begin with torch.set_default_device("cuda").'
 NO_CUDA = ("cpu", "tpu")
 """Families of chips, by their efficiencies, that torch.cuda does not run on."""
 
@@ -216,7 +217,7 @@ def run(
     before = 0 < counted.done == counted.count - 1
     if not recording.calls and not before:
         message = "ran without anything for the device"
-        problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
+        problem = Problem(field=name, message=message, remedy=_ONTO_IT)
         raise ProgramFailed(RuntimeError(message), problem)
     counted_all, trained = counted.parameters()
     if trained < counted_all:

@@ -20,8 +20,9 @@ from estimator.scenario.problems import InputProblems, Problem
 from runners.program import ddp, objects, values
 from runners.program.devices import DEVICE
 from runners.program.peers import Peers
-from runners.program.recorder import Recorder, is_on_device, leaves
+from runners.program.recorder import Recorder
 from runners.program.recording import Recording
+from runners.program.tensors import is_on_device, leaves
 from runners.program.unimported import once_imported
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as trees
 
 from runners.program import placeholders, values
-from runners.program.recorder import is_on_device
+from runners.program.tensors import is_on_device
 
 ENOUGH = 3
 """Passes of the same shapes that are run."""

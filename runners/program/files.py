@@ -12,8 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as trees
 
-from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
+from runners.program.tensors import is_on_device
 from runners.program.unimported import once_imported
 
 UNWRITTEN = "files of tensors that the program saves are not written"

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from runners.program import chip, moved, placeholders, tensor_types, values
 from runners.program.devices import DEVICE, inward, inward_named
-from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
+from runners.program.tensors import is_on_device
 
 
 def on_device(tensor: torch.Tensor) -> bool:

@@ -15,12 +15,13 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.program import accumulation, placeholders, recurrent, values, varying, zeros
+from runners.program import accumulation, grouped, placeholders, recurrent, transfers, values, varying, zeros
 from runners.program.attention import attend
 from runners.program.devices import DEVICE, inward, inward_named
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
 from runners.program.schemas import Schema
+from runners.program.tensors import given_tensors, is_on_device, leaves
 
 aten = torch.ops.aten
 
@@ -63,7 +64,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # by its name: importing it takes as long as torch
             split = any(one.__name__ == "DTensor" for one in types)
             self.recording.dtensor += split
-            self.recording.split_trains |= split and any(one.requires_grad for one in _tensors(args, kwargs or {}))
+            self.recording.split_trains |= split and any(one.requires_grad for one in given_tensors(args, kwargs or {}))
             return NotImplemented
         with torch._C.DisableTorchFunction():
             if self._unrecorded:
@@ -114,7 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if func in _WHOLE and any(type(one) is FakeTensor for one in args):
                 return _alike(self, func, *args, **kwargs)
             return self.fakes.dispatch(func, types, args, kwargs)
-        tensors = _tensors(args, kwargs)
+        tensors = given_tensors(args, kwargs)
         inputs = [tensor for tensor in tensors if is_on_device(tensor)]
         on_device = bool(inputs)
         if kwargs.get("pin_memory"):  # which asks for an accelerator's memory of the host
@@ -181,7 +182,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor] | None = None
     ) -> Any:
         if tensors is None:
-            tensors = _tensors(args, kwargs)
+            tensors = given_tensors(args, kwargs)
         for tensor in tensors:
             if type(tensor) is FakeTensor and tensor.constant is not None:
                 tensor.constant = None  # else the op runs for real, on a device that is not there
@@ -255,43 +256,6 @@ _KEEPS_DENSITY = set(map(id, (
 """As dense as what they are made from."""
 
 
-def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """As leaves, of what an op is given: tensors and lists of them."""
-    found: list[torch.Tensor] = []
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        kind = type(value)
-        if kind is FakeTensor:
-            found.append(value)
-        elif kind is list or kind is tuple or isinstance(value, torch.Tensor):
-            found += leaves(value)
-    return found
-
-
-def leaves(value: Any) -> Iterator[torch.Tensor]:
-    """Tensors in nested lists, tuples and dictionaries, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from leaves(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from leaves(one)
-
-
-def is_on_device(tensor: torch.Tensor) -> bool:
-    """Whether a tensor lies on the fake device."""
-    return type(tensor) is FakeTensor and tensor.fake_device.type == DEVICE
-
-
-# Ops that move data between host and device, or ask for a value
-
-
-def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    recorder.recording.sync()
-    return placeholders.scalar(recorder.recording, args[0])
-
-
 _WHOLE = {aten.equal.default: aten.eq.Tensor, aten.allclose.default: aten.isclose.default}
 """Of two tensors as a whole: what CUDA asks of each element (Equal.cpp, TensorCompare.cpp of torch 2.13)."""
 
@@ -307,76 +271,6 @@ def _alike(recorder: Recorder, func: Any, first: torch.Tensor, second: torch.Ten
     with recorder:
         each = _WHOLE[func](first, second, *how, **named)
         return bool(placeholders.tell(each.all(), True).item())
-
-
-def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    source = args[0]
-    target = kwargs.get("device")
-    recording = recorder.recording
-    if target is None or (target.type == DEVICE) == is_on_device(source):
-        schema = recorder.schema(func)
-        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(schema, func, args, kwargs, [source], result)
-        return result
-    dtype = kwargs.get("dtype") or source.dtype
-    blocks = not kwargs.get("non_blocking", False)
-    if target.type == DEVICE:
-        with recorder.fakes:
-            made = torch.empty_strided(source.shape, _dense(source), dtype=dtype, device=target)
-        recording.storages.add(made, recording.phase(()))
-        if made.numel():
-            recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
-        if type(source) is not FakeTensor and not source.dtype.is_floating_point and values.is_kept(made):
-            values.give(made, source.to(dtype, copy=True))
-        return _as_sent(made, source)
-    if source.numel():
-        recording.record("kernel", "aten::_to_copy", (source,), (), (("direction", "DtoH"),))
-    if blocks:
-        recording.sync()
-    return placeholders.on_host(recorder, source, dtype)
-
-
-def _as_sent(made: torch.Tensor, source: torch.Tensor, later: int = 0) -> torch.Tensor:
-    """A number that the host sends to the device is known: programs read their own flags back from there.
-
-    ``later``: so many writes are still to be counted. Tensors of inference mode count none.
-    """
-    if source.numel() == 1 and type(source) is not FakeTensor and not made.is_inference():
-        placeholders.tell(made, source.item(), made._version + later)
-    return made
-
-
-def _dense(tensor: torch.Tensor) -> tuple[int, ...]:
-    if tensor.is_contiguous():
-        return tensor.stride()
-    return torch.empty_like(torch.empty_strided(tensor.shape, tensor.stride(), device="meta")).stride()
-
-
-def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    target, source = args[0], args[1]
-    recording = recorder.recording
-    if is_on_device(target) and is_on_device(source):
-        schema = recorder.schema(func)
-        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(schema, func, args, kwargs, [target, source], result)
-        return result
-    blocks = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-    if is_on_device(target):
-        if target.numel():
-            recording.record("kernel", "aten::copy_", (), (target,), (("direction", "HtoD"),))
-        _as_sent(target, source, later=1)  # counted once this op is done
-        numbers = values.of(target)
-        if numbers is not None and type(source) is not FakeTensor:
-            numbers.real.copy_(source)
-        else:
-            values.forget([target])
-    elif source.numel():
-        recording.record("kernel", "aten::copy_", (source,), (), (("direction", "DtoH"),))
-        if blocks:
-            recording.sync()
-        if type(target) is not FakeTensor and values.of(source) is not None:
-            target.copy_(placeholders.on_host(recorder, source, target.dtype))
-    return target
 
 
 def _attention(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -404,57 +298,13 @@ def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    """Grouped products have a kernel for bf16; torch loops over the groups of other types, whose ends it reads first.
-
-    Where it is not known which rows belong to a group, all are equally large. Source: _grouped_mm_cuda of torch 2.13.
-    """
-    first, second = args[:2]
-    if first.dtype == second.dtype == torch.bfloat16:
-        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(recorder.schema(func), func, args, kwargs, list(leaves((args, kwargs))), result)
-        return result
-    ends = args[2] if len(args) > 2 else kwargs.get("offs")
-    groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
-    known = None if ends is None else values.of(ends)
-    if known is None or known.guessed:
-        message = "how many rows each of its groups has is not known: taken to be equally many"
-        recorder.recording.doubt("aten::_grouped_mm", message, "Import a profile of the step, whose shapes are real.")
-    bounds = None if known is None else [0, *known.real.tolist()]
-
-    def part(tensor: torch.Tensor, axis: int, group: int) -> torch.Tensor:
-        if tensor.dim() == 3:
-            return tensor.select(0, group)
-        size = tensor.shape[axis]
-        begin, end = (size * at // groups if bounds is None else bounds[at] for at in (group, group + 1))
-        found = tensor.narrow(axis, begin, end - begin)
-        if known is None or known.guessed:
-            varying.mark(found, (end - begin,))
-        return found
-
-    with recorder:
-        if ends is not None:
-            ends.cpu()
-        rows, columns = first.shape[-2], second.shape[-1]
-        if first.dim() == 2 and second.dim() == 3:
-            made, axes = first.new_empty((rows, columns)), (0, -2)
-        elif first.dim() == 3 and second.dim() == 2:
-            made, axes = first.new_empty((rows, columns)), (-2, 1)
-        else:
-            made, axes = first.new_empty((groups, rows, columns)), (-1, -2)
-        for group in range(groups):
-            into = made.select(0, group) if made.dim() == 3 else part(made, 0 if second.dim() == 3 else 1, group)
-            torch.mm(part(first, axes[0], group), part(second, axes[1], group), out=into)
-        return made
-
-
 _SPECIAL: dict[int, Handler] = {
-    id(aten._grouped_mm.default): _grouped_products,
+    id(aten._grouped_mm.default): grouped.products,
     id(aten._cudnn_rnn.default): recurrent.forward,
     id(aten._cudnn_rnn_backward.default): recurrent.backward,
     id(aten._amp_foreach_non_finite_check_and_unscale_.default): _unscale,
-    id(aten._local_scalar_dense.default): _item,
-    id(aten._to_copy.default): _to_copy,
-    id(aten.copy_.default): _copy,
+    id(aten._local_scalar_dense.default): transfers.item,
+    id(aten._to_copy.default): transfers.to_copy,
+    id(aten.copy_.default): transfers.copy,
     id(aten.scaled_dot_product_attention.default): _attention,
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from runners.program.recorder import is_on_device, leaves
+from runners.program.tensors import is_on_device, leaves
 from runners.program.unimported import once_imported
 
 if TYPE_CHECKING:

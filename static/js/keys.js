@@ -2,7 +2,7 @@
 
 import { isTable } from "./pasted.js";
 
-/** @typedef {{keys: string[], does: string, act?: () => void}} Shortcut */
+/** `words`: by which the commands find it as well. @typedef {{keys: string[], does: string, words?: string, act?: () => void}} Shortcut */
 
 /** Whether what is typed or pasted there is its own. @param {EventTarget | null} target */
 const takesText = (target) =>

@@ -2,7 +2,7 @@
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
  */
-import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
+import { pinScenario, readUrl, select, setWanted, show, swapSides, undo } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
 import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
@@ -15,6 +15,7 @@ import { createHelp, createImport } from "./views/common/dialogs.js";
 import { tellCuts } from "./views/common/cut.js";
 import { byId, h, keepInSight } from "./views/common/dom.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
+import { reveal } from "./views/common/reveal.js";
 import { createSave } from "./views/common/save.js";
 import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
@@ -159,6 +160,7 @@ async function start() {
         : "Link copied",
     );
   };
+  const saveAB = () => void import("./views/explore/sidesCsv.js").then(({ saveSides }) => saveSides());
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },
@@ -178,23 +180,55 @@ async function start() {
     },
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
-    { keys: ["r"], does: "save this page as a report (HTML)", act: () => void trying(saveReport()) },
-    { keys: ["j"], does: "save this page as JSON, to open again", act: () => void trying(savePage()) },
+    {
+      keys: ["r"],
+      does: "save this page as a report (HTML)",
+      words: "export download",
+      act: () => void trying(saveReport()),
+    },
+    {
+      keys: ["j"],
+      does: "save this page as JSON, to open again",
+      words: "export download",
+      act: () => void trying(savePage()),
+    },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
     { keys: ["g"], does: "terms, with formula and source", act: () => glossary.showModal() },
     { keys: ["o"], does: "one-minute tour", act: tour.start },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
-    { keys: ["x"], does: "swap A and B", act: swapSides },
-    { keys: ["a"], does: "choose A", act: () => palette.side("A") },
-    { keys: ["b"], does: "choose B", act: () => palette.side("B") },
-    { keys: ["Ctrl K"], does: "commands: models, chips, measurements, actions" },
+    { keys: ["x"], does: "swap A and B", words: "compare", act: swapSides },
+    { keys: ["a"], does: "choose A", words: "compare", act: () => palette.side("A") },
+    { keys: ["b"], does: "choose B", words: "compare", act: () => palette.side("B") },
+    { keys: ["v"], does: "A and B as CSV", words: "compare export download table", act: saveAB },
+    { keys: ["Ctrl K"], does: "commands: settings, sweeps, models, chips, measurements, actions" },
     { keys: ["Ctrl V"], does: "import the table in the clipboard" },
-    { keys: ["Ctrl Z"], does: "undo" },
+    { keys: ["Ctrl Z"], does: "undo", act: undo },
     { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
   const help = createHelp(shortcuts);
-  const palette = createPalette(shortcuts, () => {
-    if (state.view !== "search" && state.view !== "studies") show("explore");
+  const wanted = /** @type {[string, string, string][]} */ ([
+    ["cost", "search the cheapest plan", "price chips budget"],
+    ["step_time", "search the fastest plan", "quickest"],
+    ["memory", "search the plan with the least memory", "smallest"],
+  ]);
+  const searches = wanted.map(([objective, does, words]) => ({
+    keys: [],
+    does,
+    words,
+    act: () => {
+      show("search");
+      setWanted({ objective });
+    },
+  }));
+  const palette = createPalette([...shortcuts, ...searches], {
+    found: () => {
+      if (state.view !== "search" && state.view !== "studies") show("explore");
+    },
+    reveal: (path) => {
+      show("explore");
+      // once the page is there, and panels of before are closed
+      void make("explore").then(() => requestAnimationFrame(() => requestAnimationFrame(() => reveal(path))));
+    },
   });
   listen(shortcuts);
   listenForTables(importing.open);
@@ -210,6 +244,7 @@ async function start() {
         ["Link", copyLink],
         ["Report (HTML)", saveReport],
         ["JSON", savePage],
+        ["A and B (CSV)", saveAB],
       ],
     }),
   );
@@ -239,7 +274,7 @@ async function start() {
     if (key === "Escape" && state.selected && !document.querySelector("dialog[open]")) select(state.selected);
     if (key === "z" && (ctrlKey || metaKey)) {
       event.preventDefault();
-      history.back();
+      undo();
     }
   });
   // another tab may have imported or measured something

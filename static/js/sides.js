@@ -299,6 +299,17 @@ export function rowsOfEach({ tokens, samples, logged, chips: number }, word) {
 export const rowsOfAll = ({ tokens, samples, logged }, word) =>
   (word === "samples" ? samples : tokens) ?? (logged && !logged.each && logged.of === word ? logged.amount : null);
 
+/** Within how much the tokens of two steps are the same. */
+const SAME_FRAC = 0.005;
+/**
+ * How many times the tokens of a step of A one of B has; 1 where that is the same, or nobody knows.
+ * @param {Side | null | undefined} a @param {Side | null | undefined} b
+ */
+export function workRatio(a, b) {
+  const ratio = a?.tokens && b?.tokens ? b.tokens / a.tokens : 1;
+  return Math.abs(ratio - 1) > SAME_FRAC ? ratio : 1;
+}
+
 /** Whether all that stands there is known, and none of it says how long a step takes. @param {Pair} pair */
 export const silent = ({ a, b }) =>
   [a, b].every((side) => !side || side.measurement || side.estimate) && ![a, b].some((side) => side?.step_s);

@@ -7,7 +7,7 @@ import { same } from "./scenario.js";
  * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], run: string, open: string,
  *   study?: string, settings?: Record<string, string>, wanted?: Wanted, split?: Split,
  *   table?: import("./items.js").TableState, a: string, b: string, usd_per_hour: number,
- *   run_tokens: number, calibration: string}} Place  `open`: the table that is open; `a`, `b`: what is set against each other, ""
+ *   run_tokens: number, calibration: string, sweep: string}} Place  `sweep`: the field that is swept, "" for none; `open`: the table that is open; `a`, `b`: what is set against each other, ""
  *   where nobody chose (sides.js); `calibration`: id of the one that predictions are under; `usd_per_hour`: of one chip, 0: the catalogue's; `run_tokens`: of the whole run; `settings`: inputs of the study
  *   that are not its own
  * @typedef {{objective: string, memory_gb: number, slowest_s: number, least_chips: number, most_chips: number, days: number,
@@ -106,6 +106,7 @@ export function encode(place, base, sample) {
   if (place.usd_per_hour > 0) query.set("usd_per_hour", String(place.usd_per_hour));
   if (place.run_tokens > 0) query.set("run_tokens", String(place.run_tokens));
   if (place.calibration) query.set("calibration", place.calibration);
+  if (place.sweep) query.set("sweep", place.sweep);
   for (const pin of place.pins) query.append("pin", pin);
   if (place.run && place.view === "runs") query.set("run", place.run);
   if (place.view === "studies") {
@@ -137,6 +138,7 @@ export function decode(search, base, sample) {
     usd_per_hour: Math.max(0, Number(query.get("usd_per_hour")) || 0),
     run_tokens: Math.max(0, Number(query.get("run_tokens")) || 0),
     calibration: query.get("calibration") ?? "",
+    sweep: /^(plan|training|cluster|hardware)\.\w{1,40}$/.exec(query.get("sweep") ?? "")?.[0] ?? "",
     pins: query
       .getAll("pin")
       .filter((pin) => /^[ms]:/.test(pin))
@@ -165,6 +167,7 @@ const PLACES = [
   "usd_per_hour",
   "run_tokens",
   "calibration",
+  "sweep",
   "pin",
   "baseline",
   "run",

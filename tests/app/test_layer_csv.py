@@ -17,7 +17,7 @@ def test_estimate_writes_the_table(tmp_path, capsys):
     assert "step time" in capsys.readouterr().out
     header, *rows = csv.reader(out.read_text().splitlines())
     assert tuple(header) == COLUMNS
-    assert {"embedding", "layer", "head"} == {row[0] for row in rows}
+    assert {"embedding", "layer", "head", "step"} == {row[0] for row in rows}
 
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path, capsys):

@@ -127,6 +127,9 @@ def test_plotly_is_compressed_once_and_kept_for_ever(tmp_path):
         plain = client.get(plotly_url(plotly_file(STATIC)), headers={"accept-encoding": "identity"})
         assert "content-encoding" not in plain.headers
         assert plain.content == packed.content
+        shutil.move(settings.data / "cache", tmp_path / "gone")
+        assert _packed(client).content == plain.content, "it needs nothing of the data folder"
+        shutil.move(tmp_path / "gone", settings.data / "cache")
     (kept,) = (settings.data / "cache").glob("plotly-*.gz")
     assert gzip.decompress(kept.read_bytes()) == plain.content
     written_ns = kept.stat().st_mtime_ns

@@ -195,6 +195,12 @@ def waterfall(*rows: tuple[str, float, float], tight: bool = False) -> dict[str,
     return figure
 
 
+def test_ticks_of_the_waterfall_say_their_own_value():
+    for wide in (3.0, 6.0, 12.0, 16.0, 25.0, 60.0):
+        axis = waterfall(("matmul", wide, 0.5))["layout"]["xaxis2"]
+        assert [float(text) for text in axis["ticktext"]] == pytest.approx(axis["tickvals"]), axis
+
+
 def test_a_number_of_the_waterfall_stands_beside_the_line_of_b_where_there_is_room():
     # the first bar ends just before B's end, at 1.2: its number would lie on the line
     figure = waterfall(("matmul", 0.19, 1.0), ("host", 0.1, 1.19), ("bubble", -0.09, 1.29))

@@ -34,6 +34,14 @@ def test_marks_of_several_that_are_out_of_memory_at_one_place_stand_apart():
     assert marks[1]["y"][0] > 1.05 * marks[0]["y"][0]
 
 
+def test_a_chart_says_how_the_predicted_is_told_from_the_measured():
+    measured = {"name": "forward", "y": [1.0]}
+    given = [{"form": form, "series": [measured, {**measured, "predicted": predicted}]}
+             for form in ("bars", "lines") for predicted in (True, False)]  # fmt: skip
+    said = call_each("figures/tableChart", "kindsOf", [[one] for one in given])
+    assert said == ["hatched: predicted", "", "dashed: predicted", ""]
+
+
 def test_lines_of_one_colour_differ_in_their_marks():
     rows = [
         {"version": version, "compile": version == "compiled", "d_model": width, "seq_len": length, "forward_s": 1e-3}

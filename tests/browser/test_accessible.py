@@ -43,6 +43,10 @@ def test_axe_finds_nothing_on_any_page(open_page: OpenPage) -> None:
         page.get_by_role("tab", name=tab).click()
         settled(page)
         found += page.evaluate(FOUND, [tab, f"#panel-{tab.lower()}"])
+    page.get_by_role("button", name="Sweep Global batch").click()
+    expect(page.locator("#sweep tbody tr").first).to_be_visible()
+    settled(page)
+    found += page.evaluate(FOUND, ["sweep", "#sweep"])
     page.get_by_label("Roofline: Save").click()
     found += page.evaluate(FOUND, ["menu", "#roofline"])
     for view in page.evaluate("async () => (await import(js('url'))).VIEWS"):

@@ -8,7 +8,7 @@ import io
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import EIGHT_GPUS, bring_into_view, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, bring_into_view, number, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +27,9 @@ def test_every_column_of_the_layer_table_and_its_csv(open_page):
         card.get_by_role("button", name="Per layer: download CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
     assert table.locator("tbody tr").count() == len(rows)
+    # what of the step no layer has stands last, and all shares add to the step
+    expect(table).to_contain_text("optimizer")
+    assert sum(float(row["share_frac"]) for row in rows) == pytest.approx(1)
     row = next(row for row in rows if row["op"] == "output projection")
     assert float(row["communication_forward_bytes"]) == 4096 * 4096 * 2
     assert float(row["flops_forward"]) == 2 * 4096 * 4096 * 4096 / 8
@@ -39,4 +42,8 @@ def test_kinds_of_layers_stand_apart(open_page):
     groups = page.locator("#layers tr.group")
     expect(groups.nth(0)).to_contain_text("Dense layer")
     expect(groups.nth(1)).to_contain_text("Expert layer")
-    expect(groups.last).to_contain_text("Optimizer")
+    expect(groups.nth(-2)).to_contain_text("Optimizer")
+    expect(groups.last).to_contain_text("Beside the ops")
+    page.get_by_role("button", name="whole step").click()
+    shares = page.locator("#layers .scroll:not(.every) tbody td:last-child").all_inner_texts()
+    assert sum(number(text) for text in shares if text.strip()) == pytest.approx(100, abs=1)

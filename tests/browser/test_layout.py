@@ -104,7 +104,7 @@ _HEAD_IN_FRONT = """(box) => {
 RUNS_READY = "#run-command:has-text('-m runners')"
 """The page of runs knows what it would start, which it asks the server for last."""
 TABLES = [
-    ("explore", EIGHT_GPUS, []),
+    ("explore", f"{EIGHT_GPUS}&sweep=training.seq_len", []),
     ("search", "/?view=search", []),
     ("runs", "/?view=runs", []),
     (
@@ -221,6 +221,9 @@ def test_narrow_a_dialog_shows_all_of_itself(visit):
         expect(dialog).to_be_visible()
         for folded in dialog.locator("summary").all():
             folded.click()
+        if key == "u":  # an empty box says what it wants
+            dialog.get_by_role("button", name="Import text").click()
+            expect(dialog.get_by_role("alert")).to_contain_text("Paste a table or a log")
         assert dialog.evaluate(_WIDER) <= 0, key
         page.keyboard.press("Escape")
         expect(dialog).to_be_hidden()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 
 import pytest
@@ -49,6 +51,12 @@ def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_
     )
     page.get_by_label("Filter measurements").fill(RUN)
     expect(rows).to_have_count(1)
+    with page.expect_download() as waiting:
+        page.get_by_label("Plans and measurements: Save").click()
+        page.get_by_role("button", name="Plans and measurements: download CSV").click()
+    (saved,) = csv.DictReader(io.StringIO(waiting.value.path().read_text()))
+    title = rows.locator("td:nth-child(4)").get_attribute("title")
+    assert saved["step time (s)"] == title, "with full precision"
     rows.get_by_role("button", name="as B").click()
     expect(rows.get_by_role("button", name="as B")).to_have_attribute("aria-pressed", "true")
     page.reload()

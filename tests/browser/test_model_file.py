@@ -56,6 +56,9 @@ def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(visit):
     page.set_input_files(PICKER, {"name": "broken.json", "mimeType": "application/json", "buffer": body})
     problem = page.get_by_role("alert").filter(has_text="broken.json cannot be used")
     expect(problem).to_contain_text("vocab_size")
+    page.set_input_files(PICKER, {"name": "train.log", "mimeType": "text/plain", "buffer": b"step 1 loss 2.3"})
+    problem = page.get_by_role("alert").filter(has_text="train.log cannot be used")
+    expect(problem).to_contain_text("Choose the config.json of a Hugging Face model")
     # a trace is told where it goes, and gets there
     page.set_input_files(PICKER, ROOT / "tests" / "reference" / "h200" / "trace-short-1.trace.json.gz")
     problem = page.get_by_role("alert").filter(has_text="is a trace, no config.json")

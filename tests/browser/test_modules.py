@@ -55,6 +55,7 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
         "usd_per_hour": 2.5,
         "run_tokens": 1e12,
         "calibration": "20261120-101500-042-1f3a9c",
+        "sweep": "training.global_batch",
         "pins": ["m:1", "s:tp=4"],
         "run": "",
     }
@@ -62,11 +63,15 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
     assert "seq_len" not in search
     assert call("url", "decode", search, base, "sample") == place
     unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "open": ""}
-    unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0, "calibration": ""}
+    unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0, "calibration": "", "sweep": ""}
     del unchanged["table"]
     assert call("url", "encode", unchanged, base, "sample") == ""
     odd = call(
-        "url", "decode", "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1&a=javascript:1", base, "sample"
+        "url",
+        "decode",
+        "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1&a=javascript:1&sweep=a",
+        base,
+        "sample",
     )
     assert odd == {**unchanged, "run": ""}
 

@@ -55,6 +55,27 @@ def test_one_dialog_finds_models_chips_plans_measurements_and_actions(visit):
     take("b is llama ddp")
     expect_view(page, "explore")
     expect(side(page, "B")).to_contain_text("Llama 3.2 1B, DDP on 4 H200")
+    # what people look for under these words is there, and a setting is brought into sight
+    for words, title in (
+        ("sweep", "Sweep "), ("global batch", "Global batch"), ("bandwidth", "Sweep Memory bandwidth"),
+        ("offload", "Offload to host memory"), ("compare", "A and B as CSV"), ("csv", "A and B as CSV"),
+        ("export", "save this page as a report"), ("nvlink", "What if Link bandwidth"),
+        ("what if", "What if Memory bandwidth"), ("undo", "undo"), ("cheapest", "search the cheapest plan"),
+    ):  # fmt: skip
+        page.keyboard.press("Control+k")
+        dialog.get_by_role("textbox").fill(words)
+        expect(dialog.get_by_role("listitem").filter(has_text=title).first).to_be_visible()
+        page.keyboard.press("Escape")
+    take("offload to host")
+    expect(page.locator('[data-field="plan.offload"] input:checked')).to_be_focused()
+    page.evaluate("document.activeElement.blur()")
+    take("sweep global batch")
+    expect(page.get_by_role("heading", name="Sweep: Global batch")).to_be_visible()
+    with page.expect_download() as waiting:
+        take("and b as csv")
+    assert re.search(
+        r"^step time,s,[\d.]+,[\d.]+,-?[\d.]+\r$", waiting.value.path().read_bytes().decode(), re.MULTILINE
+    )
     # arrow keys go through what was found, and what is not there is said
     page.keyboard.press("Control+k")
     page.keyboard.type("llama")
@@ -89,6 +110,7 @@ def test_hardware_at_multiples_moves_the_step_and_the_catalogue_is_the_middle(vi
         exact.fill(typed)
         exact.press("Enter")
         expect(exact).to_have_value(wanted)
+        expect(page.locator("details.multiples .problem")).to_be_visible(visible=typed == "0")
     expect(page.locator("details.multiples")).to_contain_text("link ×25")
     expect(link).to_have_value("3")
     link.dblclick()

@@ -63,7 +63,32 @@ def _kv_heads(seen: Seen, hidden: int, layers: int) -> Proposed:
             heads = leaving // a.dim
             return sure(heads * tp, f"two products {hidden} → {leaving} a layer make keys and values")
     same = seen.products[(hidden, width)] // layers
-    return sure(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and none narrower")
+    apart = same - (width == hidden)  # the output projection has the same shape
+    if (together := _kv_heads_of_one(seen, hidden, layers, apart)) is not None:
+        product = f"{hidden} → {2 * together * a.dim}"
+        return guess(together * tp, f"one product {product} a layer beside the queries' makes keys and values together")
+    if apart == _APART:
+        return sure(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and none narrower")
+    return guess(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and keys as wide as queries")
+
+
+_APART = 3
+"""Products of queries, keys and values where each has its own."""
+
+
+def _kv_heads_of_one(seen: Seen, hidden: int, layers: int, apart: int) -> int | None:
+    """Heads of keys and values that one product makes beside another for the queries; None where none does."""
+    a = seen.attention
+    if apart == _APART - 1:  # the queries' product, and one as wide for half as many heads of both
+        return a.heads // 2 if a.heads % 2 == 0 else None
+    if apart != 1:
+        return None
+    for (entering, leaving), count in sorted(seen.products.items()):
+        heads, rest = divmod(leaving, 2 * a.dim)
+        network = seen.products[(leaving, hidden)] or leaving == a.heads * a.dim
+        if entering == hidden and count == layers and not rest and heads and a.heads % heads == 0 and not network:
+            return heads
+    return None
 
 
 def _is_fused_qkv(seen: Seen, hidden: int, layers: int, leaving: int) -> bool:
@@ -192,7 +217,18 @@ def _position(seen: Seen, found: Mapping[str, Proposed]) -> dict[str, Proposed]:
         }
     if seen.compiled:
         return {"model.position": guess("rope", "fused kernels do not show how positions enter")}
+    if _adds_places(seen, found["model.hidden"].value):
+        said = f"{a.length} × {found['model.hidden'].value} are added to the tokens, learned or not"
+        return {"model.position": guess("learned", said), "model.max_positions": guess(a.length, said)}
     return {"model.position": sure("none", "no positions are looked up, and no heads are rotated")}
+
+
+def _adds_places(seen: Seen, hidden: int) -> bool:
+    """Whether rows of a table without a lookup, a slice of a parameter, are added to all sequences alike."""
+    a = seen.attention
+    tokens, places = (a.batch, a.length, hidden), ((a.length, hidden), (1, a.length, hidden))
+    adds = [s for _, s in seen.forward if name_of(s) in ("add", "add_") and len(s.inputs) > 1]
+    return any(s.inputs[0].shape == tokens and s.inputs[1].shape in places for s in adds) and tokens not in places
 
 
 def _biases(seen: Seen, found: Mapping[str, Proposed]) -> dict[str, Proposed]:

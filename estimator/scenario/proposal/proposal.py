@@ -31,6 +31,8 @@ from estimator.scenario.proposal.seen import (
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import counted
 
+_APART_FRAC = 0.002
+"""Of so many parameters more or fewer than were counted nothing is said: norms and biases."""
 FAR_FRAC = 0.05
 """Parameters that were counted and those of the proposed model differ by less where its widths are right."""
 
@@ -81,11 +83,11 @@ def proposal(ops: OpList) -> Proposal:
     if _is_unmeasured_cpu(ops):
         document["cluster"]["chip"] = STAND_IN  # only for what its other fields say of the model
     try:
-        _settle_table(document, found, seen)
+        notes = (*_settle_table(document, found, seen), *_notes(seen))
         if _is_unmeasured_cpu(ops):
-            return Proposal(fields=found, reason=NO_CPU, notes=_notes(seen))
+            return Proposal(fields=found, reason=NO_CPU, notes=notes)
         scenario = scenario_to_json(scenario_from_json(document))
-        return Proposal(scenario=scenario, fields=found, whole=not _missing(ops), notes=_notes(seen))
+        return Proposal(scenario=scenario, fields=found, whole=not _missing(ops), notes=notes)
     except InputProblems as error:
         problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
         return Proposal(fields=found, reason=f"What its shapes say does not fit together: {problems}.")
@@ -233,7 +235,7 @@ def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
         chip = catalog.chip(key or STAND_IN)
     except InputProblems:
         key, chip = "", catalog.chip(STAND_IN)
-    per_node = min(world, chip.chips_per_node)
+    per_node = world if chip.kind == "cpu" else min(world, chip.chips_per_node)
     found = {
         "cluster.chip": sure(chip.name, "the device that the profile names")
         if key
@@ -243,13 +245,15 @@ def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
         found["cluster.chip"] = sure(catalog.THIS_CPU, "no kernels of a GPU, only ops of the CPU")
     whole = world % per_node == 0
     said = f"{world} ranks, and up to {chip.chips_per_node} chips in a node" if world > 1 else "one rank"
+    if world > 1 and chip.kind == "cpu":
+        said = f"{world} ranks of a CPU, which mostly share one host"
     found["cluster.chips_per_node"] = Proposed(value=per_node if whole else 1, sure=world == 1, evidence=said)
     found["cluster.nodes"] = Proposed(value=world // per_node if whole else world, sure=world == 1, evidence=said)
     return found
 
 
-def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Seen) -> None:
-    """Tell by the count of parameters whether the head has a table of its own, and what their biases are."""
+def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Seen) -> tuple[str, ...]:
+    """Tell by the count of parameters whether the head has a table of its own; note where the two counts differ."""
     model = scenario_from_json(document).model
     counted = seen.ops.trained_parameters or seen.ops.parameters
     said = f"gradients of {counted:,} parameters are kept" if counted else "no gradients are kept"
@@ -269,3 +273,9 @@ def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Se
         value = guess(False, said)
     found["model.tied_embedding"] = value
     document["model"]["tied_embedding"] = value.value
+    had = tied if value.value else untied
+    if not counted or seen.tp != 1 or abs(had / counted - 1) < _APART_FRAC:
+        return ()
+    more = f"{abs(had - counted):,} {'more' if had > counted else 'fewer'}"
+    return (f"The scenario's model has {had:,} parameters, {more} than the {counted:,} whose gradients are kept: "
+            "some of its widths are not the program's.",)  # fmt: skip

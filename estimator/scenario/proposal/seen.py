@@ -62,9 +62,10 @@ def seen_in(ops: OpList) -> Seen:
         raise NoScenario("It runs attention, but no op says its heads and their width, so no scenario is proposed.")
     if attention is None:
         raise NoScenario("It runs no attention, so it is no transformer, the only network that a scenario describes.")
-    if attention.length > 1 and _recurs(forward, attention):
-        raise NoScenario("It runs attention beside a recurrent network, which a scenario has no layers for.")
     embeddings = [s for _, s in forward if name_of(s) == "embedding" and len(s.inputs) == 2]
+    passes = _passes(forward, embeddings, attention)
+    if attention.length > 1 and _recurs(forward, attention, passes):
+        raise NoScenario("It runs attention beside a recurrent network, which a scenario has no layers for.")
     tokens = attention.batch * attention.length
     carrying = [s for _, s in forward if (shape := product_of(s)) is not None and shape[0] == tokens]
     products: Counter[tuple[int, int]] = Counter()
@@ -76,7 +77,6 @@ def seen_in(ops: OpList) -> Seen:
         biased[shape[1:]] += name_of(s) == "addmm" or (name_of(s) == "linear" and len(s.inputs) > 2)
     if not products:
         raise NoScenario("No product carries the tokens that attention reads, so its widths are not known.")
-    passes = _passes(forward, embeddings, attention)
     return Seen(
         ops=ops,
         forward=forward,
@@ -132,11 +132,14 @@ def _attends(ops: OpList, forward: list[tuple[Call, Signature]]) -> bool:
     )
 
 
-def _recurs(forward: list[tuple[Call, Signature]], attention: Attention) -> bool:
-    """Whether something goes through the sequence step by step: an op for it, or a product of one step for each."""
+def _recurs(forward: list[tuple[Call, Signature]], attention: Attention, passes: int) -> bool:
+    """Whether something goes through the sequence step by step: an op for it, or a product of one step for each.
+
+    A pooler's product is of one token of each sequence, too, but runs once in each of the ``passes``.
+    """
     steps = Counter(shape for _, s in forward if (shape := product_of(s)) and shape[0] == attention.batch)
     named = any(word in name_of(s) for _, s in forward for word in ("_rnn", "lstm", "_gru"))
-    return named or max(steps.values(), default=0) >= attention.length
+    return named or max(steps.values(), default=0) >= attention.length * passes
 
 
 def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:

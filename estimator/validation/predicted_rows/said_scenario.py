@@ -13,7 +13,7 @@ from estimator.scenario.measurement import BATCH_GUESSED, Measurement, scenario_
 from estimator.scenario.model import Model
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
-from estimator.scenario.proposal.proposal import Proposal
+from estimator.scenario.proposal.proposal import NO_CPU, Proposal
 from estimator.scenario.proposal.proposed import Proposed, guess, sure
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
@@ -61,6 +61,8 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
         return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed))
+    if named == catalog.THIS_CPU and catalog.known("chips", named) is None:
+        return Proposal(fields=_read(measurement.scenario) | doubted, reason=NO_CPU, asked=(*asked, "chip"))
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:

@@ -7,6 +7,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.problems import InputProblems
+from estimator.validation.spellings import LENGTH_COLUMNS, MODEL_COLUMNS
 
 UNKNOWN_ROWS = "the estimator has no formula for such rows"
 SUBJECTS = {
@@ -17,10 +18,11 @@ SUBJECTS = {
     "collectives": ("{}", "kind"),
     "ulysses": ("{}", "step"),
     "text/collectives": ("{}", "kind"),
+    "text/step-memory": ("the peak of {} alone", "pass"),
 }
 """By the format of a measurement's origin: how to say what a row is of, and its columns that do."""
 LIBRARY = {"collectives": "library", "text/collectives": "backend"}
-STEPS_OF_TEXT = ("text/step-times", "text/data-parallel-steps")
+STEPS_OF_TEXT = ("text/step-times", "text/step-memory", "text/data-parallel-steps")
 SHOWN = 3
 LONGEST = 40
 
@@ -41,11 +43,7 @@ NAMED = (
 TABLE = "text/table"
 OF_A_STEP = ("step_s", "step_time_s", "forward_s", "backward_s", "forward_backward_s", "tokens_per_s", "samples_per_s",
              "tokens_per_s_per_gpu", "steps_per_s", "time_s", "iteration_s", "iter_time_s")  # fmt: skip
-NEEDED_COLUMNS = {
-    "model": ("model", "model_name", "size"),
-    "seq_len": ("seq_len", "seq", "seqlen", "seq_length", "sequence", "sequence_length", "context", "context_length",
-                "ctx", "ctx_len", "n_ctx", "max_seq_len", "max_length"),
-}  # fmt: skip
+NEEDED_COLUMNS = {"model": MODEL_COLUMNS, "seq_len": LENGTH_COLUMNS}
 
 
 def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:

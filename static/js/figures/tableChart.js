@@ -90,6 +90,10 @@ const sized = (value) => rounded(value, "bytes");
 /** Of an axis of fractions. @param {string} kind */
 const ticksOf = (kind) => (kind === "frac" ? { tickformat: ".3~%" } : {});
 
+/** How the predicted is told from the measured, where there is any. @param {Chart} chart */
+export const kindsOf = ({ form, series }) =>
+  series.some(({ predicted }) => predicted) ? `${form === "lines" ? "dashed" : "hatched"}: predicted` : "";
+
 /** What each colour and shape stands for. @param {Chart} chart @returns {[token: string, text: string][]} */
 export function legendOf({ series }) {
   const own = series.filter(({ predicted }) => !predicted);

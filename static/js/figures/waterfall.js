@@ -175,6 +175,12 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   };
 }
 
+/** Room beside the bars where the page is tight, as shares of what they span. */
+const ROOMS_FRAC = [0.26, 0.6, 1.5];
+
+/** Whether a number is whole but for rounding. @param {number} value */
+const isRound = (value) => Math.abs(value - Math.round(value)) < 1e-6;
+
 /** A round step of about this size. @param {number} size */
 function niceStep(size) {
   const power = 10 ** Math.floor(Math.log10(size));
@@ -210,9 +216,11 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       }
     : LABEL;
   const needed = texts.map((text) => label.frac + label.letter_frac * text.length);
-  const usual = laid(tight ? 0.26 : 0.13);
-  const nowhere = tight && usual.free.some((both, index) => Math.max(...both) < needed[index]);
-  const { low, high, free } = nowhere ? laid(0.6) : usual;
+  // each number has room on one side of its bar, as long as bars are left to be seen
+  const roomy = (/** @type {ReturnType<typeof laid>} */ { free }) =>
+    free.every((both, index) => Math.max(...both) >= needed[index]);
+  const layouts = (tight ? ROOMS_FRAC : [0.13]).map(laid);
+  const { low, high, free } = layouts.find(roomy) ?? layouts[Math.min(1, layouts.length - 1)];
   const y = (/** @type {number} */ px) => 1 - px / height;
   const hatched = Boolean(a?.predicted && b?.predicted);
   const dim = (/** @type {WaterRow} */ { cause }) => (selected && cause !== selected ? 0.3 : 1);
@@ -353,7 +361,8 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     .filter((value) =>
       sides.every(([, seconds]) => Math.abs(value - at(seconds)) > (tight ? 0.12 : 0.035) * (at(high) - at(low))),
     );
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  // as many as the ticks have: 2.5 has one
+  const decimals = [0, 1, 2, 3, 4, 5, 6].find((digits) => ticks.every((tick) => isRound(tick * 10 ** digits))) ?? 6;
   const axis = { range: [at(low), at(high)], tickvals: ticks, ticktext: ticks.map((value) => value.toFixed(decimals)) };
   return { data: [bars, steps, tips], shapes, annotations, axis };
 }

@@ -27,10 +27,11 @@ def test_json_and_csv_hold_the_same_rows(client):
     assert [float(row[at]) for row in rows] == [row[at] for row in found["rows"]]
 
 
-def test_shares_stay_below_the_step(client):
+def test_shares_add_to_the_step(client):
     found = client.post("/api/layers", json=LLAMA).json()
-    at = found["columns"].index("share_frac")
-    assert 0.3 < sum(row[at] for row in found["rows"]) < 1
+    part, op, share = (found["columns"].index(name) for name in ("part", "op", "share_frac"))
+    assert sum(row[share] for row in found["rows"]) == pytest.approx(1)
+    assert "optimizer" in [row[op] for row in found["rows"] if row[part] == "step"]
 
 
 @pytest.mark.parametrize(

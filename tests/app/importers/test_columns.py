@@ -48,6 +48,16 @@ def test_other_columns_stay_a_table(tmp_path, text):
     assert "unrecognised-table" in codes(found)
 
 
+def test_a_table_of_a_report_may_be_the_log_of_its_run(tmp_path):
+    text = "Model: llama3-8b | 8x H100 80GB | seq 4096 | global batch 64 | bf16 | FSDP\n\n"
+    text += "| Iter | Step (ms) | TFLOP/s/GPU |\n|---|---|---|\n| 1 | 105,795.8 | 139.2 (warmup) |\n"
+    text += "| 2 | 7,147.6 | 2,059.5 |\n| 3 | **7,199.5** | 2,044.6 |\n"
+    found = one(read(tmp_path, text))
+    assert (found.origin.format, found.steps_s) == ("log/columns", pytest.approx((7.1476, 7.1995)))
+    assert found.rows[1]["flops_per_s_per_gpu"] == pytest.approx(2059.5e12)
+    assert found.world_size == 8
+
+
 CHART = (
     '"Step","llama - 8b - train/step_time","llama - 8b - train/step_time__MIN","llama - 8b - train/step_time__MAX"\n'
 )

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from estimator.scenario.measurement import step_time_s
 from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
 from tests.app.importers.reading import codes, one, read, refusal
 
@@ -60,6 +61,9 @@ LOOPS = {
         (9,), (0.1365,), (0.135,),
     ),
     "elapsed of each": of_steps("iteration {} | elapsed time: {} ms | loss 9.1", (9000,), (136.5,), (135,)),
+    "tinygrad": of_steps(
+        "    {} {} s run, 11.8750 loss, 0.000000000001 LR, 642.43 GB used,  19644.30 GFLOPS", (9,), (0.1365,), (0.135,)
+    ),
     "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
@@ -103,6 +107,13 @@ def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
     whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(5))
     assert codes(one(read(tmp_path, whole))) == {"no-step-time"}  # four seconds that are whole are no four steps
     whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(41))
+    internlm = "".join(
+        f"2023-07-07 12:29:{at:02},250\tINFO train.py:323 in record -- tflops=189.8,step={at},loss=11.6,"
+        f"tgs (tokens/gpu/second)=4274.45,lr=6e-07,fwd_bwd_time=3.67\n"
+        for at in range(3)
+    )
+    found = one(read(tmp_path, internlm))
+    assert (found.steps_s, found.rows[2]["tokens_per_s_per_gpu"]) == ((1.0, 1.0), 4274.45)
     assert one(read(tmp_path, whole)).steps_s == (1.0,)
 
 
@@ -157,9 +168,17 @@ def test_bars_of_a_loop(tmp_path):
     assert codes(found) == {"mean-of-run"}
 
 
+def test_the_date_before_a_bar_is_none(tmp_path):
+    text = "".join(
+        f"07/02/2025 22:{at}:06 - INFO - __main__ - Steps:   1%|      | {at}/3000 [04:26<22:54:49, 1.5s/it, lr=1e-18]\n"
+        for at in (20, 21)
+    )
+    assert one(read(tmp_path, text)).rows == ({"bar": 1, "step": 21, "steps": 3000, "step_s": 1.5},)
+
+
 def test_tables_and_named_trainers_are_no_loops(tmp_path):
     table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
-    assert one(read(tmp_path, table)).origin.format.startswith("text/")
+    assert one(read(tmp_path, table)).origin.format == "log/columns"
     assert refusal(tmp_path, "step 1 done\nstep 2 done\nstep 3 done\nno more steps: 4\n").format == "text"
     assert refusal(tmp_path, "step 1: 5.5 ms of nothing\n").format == "text"
 
@@ -239,6 +258,10 @@ SAID = {
         "Starting run: GPT-2 large (774M), 4x H100, seq length 1024, per-gpu batch 8, bf16 mixed precision, FSDP",
         ("gpt2-large", 4, "fsdp", 1024, 32, "bf16-amp", "h100-sxm"),
     ),
+    "layout": (
+        "Training gpt2-large on 8x H100: FSDP over all of them, seq length 1024, global batch 32, bf16",
+        ("gpt2-large", 8, "fsdp", 1024, 32, "bf16", "h100-sxm"),
+    ),
     "lines": (
         "model = gpt2\ngpus = 2\ngpu = H100 SXM\nbatch_size = 4 per GPU\nseq_len = 2k\nprecision = bf16-amp\n"
         "sharding = FULL_SHARD",
@@ -268,12 +291,48 @@ def test_first_lines_that_say_hardly_anything_set_nothing(tmp_path, head):
 
 def test_phases_of_a_loop_that_nearly_add_to_its_step_are_the_measurement_s(tmp_path):
     found = one(read(tmp_path, of_phases("")))
-    assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021})
+    assert found.phases_s == pytest.approx({"forward": 0.06, "backward": 0.1902, "optimizer": 0.021}, rel=1e-5)
     assert "add to 93% of the step" in next(w.message for w in found.warnings if w.code == "phases-of-a-log")
     short = of_phases("").replace("forward", "fwd").replace("backward", "bwd").replace("optimizer", "optim")
     assert one(read(tmp_path, short)).phases_s == found.phases_s
     for forward in (20.0, 120.0):
         assert one(read(tmp_path, of_phases("", forward))).phases_s == {}
+
+
+SIZES = (
+    "world_size=2 device=cpu {}layers=4 d_model=384 heads=6 vocab=8000 seq_len=256 per_device_batch=2 precision=fp32"
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "ffn", "gated", "tied"),
+    [("", 1536, False, True), ("params=13.3M ", 1536, False, False), ("n_params: 10.2M ", 1024, True, True)],
+)
+def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_parameters_say(
+    tmp_path, count, ffn, gated, tied
+):
+    found = one(read(tmp_path, of_phases(SIZES.format(count))))
+    model = found.scenario["model"]
+    assert [model[name] for name in ("layers", "hidden", "heads", "vocab")] == [4, 384, 6, 8000]
+    assert (model["ffn"], model["gated_ffn"], model["tied_embedding"]) == (ffn, gated, tied)
+    said = next(w.message for w in found.warnings if w.code == "model-assumed")
+    assert ("to which its parameters come nearest" in said) == bool(count)
+    assert found.device == {"kind": "cpu"}
+    proposed = said_scenario(found)
+    assert proposed is not None
+    assert "ran on a CPU" in proposed.reason
+    on_gpu = said_scenario(found, "a100-80gb-sxm")
+    assert on_gpu is not None
+    assert on_gpu.scenario is not None
+    assert on_gpu.scenario["model"]["hidden"] == 384
+
+
+def test_phases_of_steps_that_differ_add_as_they_do_in_each_step(tmp_path):
+    line = "step {} forward {} ms backward {} ms optimizer {} ms step_time {} ms\n"
+    parts = [(700, 640, 190), (250, 590, 50), (320, 480, 90), (180, 660, 110), (270, 470, 85)]
+    text = "".join(line.format(at, *one, sum(one)) for at, one in enumerate(parts))
+    found = one(read(tmp_path, text))
+    assert sum(found.phases_s.values()) == pytest.approx(step_time_s(found.steps_s))
 
 
 WHOSE = {
@@ -341,3 +400,18 @@ def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recom
     head = f"model: gpt2 | 8x H100 80GB | DDP | seq_len 1024 | global batch 64 | {said}\n"
     steps = of_steps("step {} | loss 9.1 | {} ms", (900,), (136,), (135,))
     assert one(read(tmp_path, head + steps)).scenario["plan"].get("recompute") == recompute
+
+
+@pytest.mark.parametrize(("said", "warned"), [
+    ("modification_type: lora", True), ("lora_rank: 4", True), ("QLoRA of gpt2", True), ("use_lora: False", False),
+    ("flora fauna exploration", False),
+])  # fmt: skip
+def test_a_log_that_names_adapters_says_that_its_prediction_trains_every_weight(tmp_path, said, warned):
+    found = one(read(tmp_path, said + "\n" + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))))
+    assert ("adapters" in codes(found)) == warned
+
+
+def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them_are_no_text(tmp_path):
+    text = "starting\n" * 600 + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))
+    assert one(read(tmp_path, text.replace("step 2", "\x00" * 100 + "step 2"))).steps_s == pytest.approx((0.135, 0.134))
+    assert refusal(tmp_path, text + "\x00" * 1000).format == "binary"

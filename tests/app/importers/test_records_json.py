@@ -89,3 +89,15 @@ def test_objects_keyed_by_name_are_a_row_each(tmp_path):
         assert [row.get("gpus") for row in rows] == ([None, None] if document is each else [8, 8])
     phases = {name: {"mean_ms": 4.0, "std_ms": 0.1} for name in ("forward", "backward")}
     assert len(one(read(tmp_path, {"model": "gpt2", **phases})).rows) == 1
+
+
+def test_a_mean_takes_no_name_that_a_value_has_and_the_row_of_the_mean_is_none(tmp_path):
+    each = [
+        {"model": "gpt2", "seq_len": 1024, "step": {"mean_ms": 5, "std_ms": 1}, "step_ms": 118 + at} for at in (0, 4)
+    ]
+    found = one(read(tmp_path, [*each, {"model": "mean", "step_ms": 120}], "runs.json"))
+    assert [row["step_s"] for row in found.rows] == [0.118, 0.122]
+    assert {"values-left-out", "sum-rows"} <= {warning.code for warning in found.warnings}
+    inner = [{"model": "gpt2", "seq_len": 1024, "time": {"step": {"mean_ms": 5}, "step_ms": 118}, "gpus": 8,
+              "hardware": {"count": 1}}] * 2  # fmt: skip
+    assert [(row["step_s"], row["gpus"]) for row in one(read(tmp_path, inner, "runs.json")).rows] == [(0.118, 8)] * 2

@@ -20,6 +20,18 @@ Self CUDA time total: 2.000ms
 """  # noqa: E501
 
 
+def test_spans_that_the_profiler_draws_over_kernels_are_no_kernels(tmp_path):
+    columns = "Name,Self CPU %,Self CPU,CPU total,Self CUDA,CUDA total,# of Calls\n"
+    spans = "".join(
+        f"{name},0.00%,0.000us,0.000us,4.816s,4.816s,5\n"
+        for name in ("ProfilerStep*", "nccl:all_reduce", "Optimizer.step#AdamW.step", "my block")
+    )
+    host = "my block,1.00%,10.000us,20.000us,0.000us,0.000us,5\n"
+    kernel = "void gemm_kernel,0.00%,0.000us,0.000us,2.000ms,2.000ms,4\n"
+    found = one(read(tmp_path, columns + spans + host + kernel))
+    assert [(one.name, one.count, one.total_s) for one in found.kernels] == [("void gemm_kernel", 4, 0.002)]
+
+
 def test_key_averages_as_text_and_as_csv(tmp_path):
     found = one(read(tmp_path, KEY_AVERAGES))
     op, _ = found.rows
@@ -112,6 +124,34 @@ def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word)
     error = refusal(tmp_path, content)
     assert error.format == format
     assert word in str(error)
+
+
+SMI = """\
+Sun Aug 17 00:40:32 2025
++---------------------------------------------------------------------------------------+
+| NVIDIA-SMI 535.129.03             Driver Version: 535.129.03   CUDA Version: 12.2     |
+|-----------------------------------------+----------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |
+|=========================================+======================+======================|
+|   0  NVIDIA A100-SXM4-40GB          On  | 00000000:D1:00.0 Off |                    0 |
+| N/A   32C    P0              67W / 400W |      4MiB / 40960MiB |      0%      Default |
++-----------------------------------------+----------------------+----------------------+
+
++---------------------------------------------------------------------------------------+
+| Processes:                                                                            |
++---------------------------------------------------------------------------------------+
+"""
+
+
+@pytest.mark.parametrize(("behind", "format"), [
+    ("".join(f"step {at} | loss 4.2 | 135 ms\n" for at in range(4)), "log/loop"),
+    ("\n| model | seq_len | step (ms) |\n|---|---|---|\n| gpt2 | 1024 | 12 |\n", "text/step-times"),
+])  # fmt: skip
+def test_a_job_s_log_may_begin_with_nvidia_smi_which_names_its_chip(tmp_path, behind, format):
+    found = one(read(tmp_path, SMI + behind))
+    assert found.origin.format == format
+    assert found.device["candidates"][0]["chip"] == "a100-40gb-sxm"
+    assert refusal(tmp_path, SMI + SMI).format == "nvidia-smi"
 
 
 def test_torch_benchmark_and_flop_counter(tmp_path):

@@ -303,6 +303,11 @@ def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
     assert found.origin.format == "log/MLPerf"
     assert (found.steps_s, found.world_size, codes(found)) == ((0.1, 0.1), 8, {"mean-of-block"})
     assert found.rows[1] == {"since_start_s": pytest.approx(14.0), "eval_accuracy": 0.5}
+    losses = [(at, "train_loss", 9.0, {"samples_count": 64 * count})
+              for at, count in ((2, 1), (2.5, 2), (4.5, 4), (9, 5))]  # fmt: skip
+    evaluated = [*losses[:3], (5, "eval_start", None, {}), losses[3]]
+    found = one(read(tmp_path, mlperf(*MLPERF, *evaluated)))  # whose blocks count nothing
+    assert found.steps_s == pytest.approx((0.5, 1.0))
     of_a_rank = [(at, key, {"throughput": 80.0} if value and key == "tracked_stats" else value, said)
                  for at, key, value, said in rates]  # fmt: skip
     found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight
@@ -362,3 +367,12 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
     assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused
+
+
+def test_the_results_that_the_trainer_writes_at_its_end_have_its_mean_step(tmp_path):
+    results = {"epoch": 3.0, "total_flos": 1.1e15, "train_loss": 2.38, "train_runtime": 472.0904,
+               "train_samples_per_second": 0.763, "train_steps_per_second": 0.095}  # fmt: skip
+    found = one(read(tmp_path, results, "train_results.json"))
+    assert found.origin.format == "log/Transformers"
+    assert found.steps_s == pytest.approx((1 / 0.095,), rel=0.01)
+    assert "mean-of-run" in codes(found)

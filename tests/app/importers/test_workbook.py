@@ -60,3 +60,11 @@ def test_any_other_workbook_is_its_tables(tmp_path):
     assert [row["forward_s"] for row in found.rows] == pytest.approx([1.5e-3, 3e-3])
     assert refusal(tmp_path, content[: len(content) // 2]).format == "workbook"
     assert refusal(tmp_path, workbook(tmp_path, {"empty": []})).format == "workbook"
+
+
+def test_a_row_whose_last_cells_are_empty_is_a_row_and_that_of_the_mean_none(tmp_path):
+    header = ["model", "batch", "seq_len", "step (ms)", "note"]
+    rows = [["gpt2", 8, 1024, 118, "first"], ["gpt2", 8, 1024, 122], ["Average", None, None, 120]]
+    found = one(read(tmp_path, workbook(tmp_path, {"runs": [["Runs of May"], header, *rows]})))
+    assert [row["step_s"] for row in found.rows] == [0.118, 0.122]
+    assert "sum-rows" in {warning.code for warning in found.warnings}

@@ -127,6 +127,11 @@ def test_what_a_side_does_not_tell_is_one_bar():
     phases = causes(*(Told(step_time_s=t, phases_s={"forward": t / 4, "backward": t / 2}) for t in (2.0, 3.0)))
     assert [(one.name, one.seconds) for one in phases] == [("forward", 0.25), ("backward", 0.5), ("untold", 0.25)]
     assert causes(base, Told(step_time_s=None)) == ()
+    # phases add to their step but for rounding, which is no rest
+    phases = {"forward": 0.1, "backward": 0.2}
+    whole, longer = Told(step_time_s=0.3 + 1e-14, phases_s=phases), Told(step_time_s=0.5, phases_s=phases)
+    (rest,) = [one for one in causes(whole, longer) if one.name == "untold"]
+    assert (rest.a_s, rest.b_s) == (0.0, pytest.approx(0.2))
 
 
 def test_an_amount_is_known_where_nearly_all_kernels_say_it():

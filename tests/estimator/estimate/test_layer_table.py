@@ -54,11 +54,18 @@ def test_shares_add_to_the_step_and_sends_to_its_collectives(one):
     busy = sum(op.seconds for op in found.ops if op.category != "optimizer")
     sent = [line for line in found.collectives if line.axis in IN_LINE]
     total = busy + sum(line.exposed_s for line in sent)
-    assert math.fsum(row.share_frac for row in rows) * found.step_time_s == pytest.approx(total, rel=1e-9)
+    layers = [row for row in rows if row.part != "step"]
+    assert math.fsum(row.share_frac for row in layers) * found.step_time_s == pytest.approx(total, rel=1e-9)
+    # what stands in no layer is named, and all shares add to the step
+    assert math.fsum(row.share_frac for row in rows) == pytest.approx(1, rel=1e-9)
+    rest = {row.category: row.share_frac * found.step_time_s for row in rows if row.part == "step"}
+    for category in ("optimizer", "bubble", "host"):
+        assert rest.get(category, 0) == pytest.approx(found.breakdown_s[category], rel=1e-9, abs=1e-12)
+    assert set(rest) <= {"optimizer", "bubble", "host", "communication"}
     for phase in ("forward", "backward"):
         moved = sum(getattr(row, f"communication_{phase}_bytes") * row.times for row in rows)
         assert moved == pytest.approx(sum(c.bytes * c.count for c in sent if c.phase == phase), rel=1e-9)
-    assert all(row.category != "communication" for row in rows), "every message has its op"
+    assert all(row.category != "communication" for row in layers), "every message has its op"
 
 
 @pytest.mark.parametrize("one", PLANS.values(), ids=PLANS)

@@ -1,4 +1,4 @@
-"""The Estimate of an op list: sums, laws, what it says of itself; and what-if questions."""
+"""The Estimate of an op list: sums, laws, what it says of itself."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
-from estimator.estimate.recorded import recorded, times_of
-from estimator.scenario import catalog
+from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, recorded, times_of
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
 from estimator.scenario.problems import InputProblems
@@ -224,103 +223,6 @@ def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason(
         laying_of({"dp": 0})
 
 
-B, H, S, D = 2, 16, 512, 64
-
-
-def eager_attention(mask: tuple[int, ...] = (S, S)) -> OpList:
-    """Forward and backward of attention with its scores in memory, as PyTorch's autograd runs it."""
-    q, scores = Operand(shape=(B * H, S, D), dtype="bfloat16"), Operand(shape=(B * H, S, S), dtype="bfloat16")
-    four = Operand(shape=(B, H, S, S), dtype="float32")
-    made = [
-        ("forward", "bmm", (q, q), scores),
-        ("forward", "mul", (scores,), scores),
-        (
-            "forward",
-            "add",
-            (Operand(shape=(B, H, S, S), dtype="bfloat16"), Operand(shape=mask, dtype="bfloat16")),
-            scores,
-        ),
-        ("forward", "_to_copy", (scores,), four),
-        ("forward", "_softmax", (four,), four),
-        ("forward", "_to_copy", (four,), scores),
-        ("forward", "bmm", (scores, q), q),
-        ("backward", "bmm", (scores, q), q),
-        ("backward", "bmm", (q, q), scores),
-        ("backward", "_to_copy", (scores,), four),
-        ("backward", "_softmax_backward_data", (four, four), four),
-        ("backward", "_to_copy", (four,), scores),
-        ("backward", "mul", (scores,), scores),
-        ("backward", "bmm", (q, scores), q),
-        ("backward", "bmm", (scores, q), q),
-    ]
-    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
-    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
-    kept = Storage(bytes=B * H * S * S * 2, born=5, died=9, kind=MemoryKind.ACTIVATIONS)
-    return OpList(
-        source="trace", program="p", chip="h200-sxm", calls=calls, signatures=signatures, storages=(kept,)
-    )  # fmt: skip
-
-
-def test_scores_and_what_touches_them_are_attention():
-    breakdown = predicted(eager_attention()).breakdown_s
-    assert breakdown["matmul"] == breakdown["elementwise"] == 0
-    assert breakdown["attention"] > 0
-
-
-def test_eager_attention_becomes_one_kernel_each_way():
-    changed = what_if.with_fused_attention(eager_attention())
-    assert [changed.of(call).op for call in changed.calls] == [
-        "aten::_scaled_dot_product_cudnn_attention",
-        "aten::_scaled_dot_product_cudnn_attention_backward",
-    ]
-    assert [call.phase for call in changed.calls] == ["forward", "backward"]
-    assert not changed.storages
-    before, after = predicted(eager_attention()), predicted(changed)
-    assert after.breakdown_s["attention"] < 0.3 * before.breakdown_s["attention"]
-    assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
-
-
-@pytest.mark.parametrize(
-    ("mask", "causal"),
-    [((S, S), True), ((B, 1, S, S), True), ((1, H, S, S), False), ((B, 1, 1, S), False)],
-    ids=["all", "each sequence", "bias of each head", "keys"],
-)
-def test_a_fused_kernel_is_causal_where_a_mask_was_both_ways(mask, causal):
-    changed = what_if.with_fused_attention(eager_attention(mask))
-    assert [changed.of(call).arguments["is_causal"] for call in changed.calls] == [causal, causal]
-    assert ("causal" in changed.assumptions[-1]) == causal
-
-
-def test_calls_that_go_leave_waits_and_storages_in_place():
-    calls = (
-        Call(kind="kernel", signature=0),
-        Call(kind="collective", signature=0, stream=1),
-        Call(kind="wait", waits_for=1),
-        Call(kind="kernel", signature=0),
-    )
-    signature = Signature(op="aten::relu", inputs=(Operand(shape=(8,), dtype="float32"),))
-    storages = (Storage(bytes=4, born=1, died=2), Storage(bytes=8, born=0, died=3), Storage(bytes=16, born=3))
-    found = OpList(
-        source="trace",
-        program="p",
-        calls=calls,
-        signatures=(signature,),
-        storages=storages,
-        streams=("default", "other"),
-    )
-    changed = what_if.without_communication(found)
-    assert [call.kind for call in changed.calls] == ["kernel", "wait", "kernel"]
-    assert changed.calls[1].waits_for == 0
-    assert changed.storages == (Storage(bytes=8, born=0, died=2), Storage(bytes=16, born=2))
-
-
-@pytest.mark.parametrize("name", what_if.CHANGES)
-def test_every_named_change_leaves_a_list_that_is_priced(name):
-    changed = what_if.CHANGES[name].of(GPT2)
-    assert predicted(changed).step_time_s > 0
-    assert catalog.chip("h200-sxm").name == changed.chip
-
-
 def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimate_says_so():
     rows, weight = Operand(shape=(24, 64), dtype="bfloat16"), Operand(shape=(64, 32), dtype="bfloat16")
     product = Signature(op="aten::mm", inputs=(rows, weight), outputs=(Operand(shape=(24, 32), dtype="bfloat16"),))
@@ -438,6 +340,24 @@ def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
     assert host_s({}, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8)
     assert host_s(library, host_backward_s=1.0, host_gradient_kernels=10.0) == pytest.approx(4 + 10 * 3)
     assert host_s(library, host_optimizer_s=1.0) == pytest.approx(1)
+
+
+def test_an_optimizer_walks_over_its_tensors_before_its_first_kernel_and_before_the_roots():
+    """Bias corrections go before the roots; an optimizer without them walks at once, and each step walks anew."""
+    rows = Operand(shape=(8, 8), dtype="float32")
+    names = ("lerp_", "addcmul_", "sqrt", "addcdiv_")
+    signatures = tuple(Signature(op=f"aten::_foreach_{name}", inputs=(rows,), outputs=(rows,)) for name in names)
+    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
+    e = replace(e, host_optimizer_s=1.0)
+
+    def host_s(*order: int) -> list[float]:
+        calls = tuple(Call(kind="kernel", signature=at, phase="optimizer") for at in order)
+        found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
+        times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
+        return [float(one) for one in times.host[0]]
+
+    assert host_s(0, 1, 2, 2, 3) == pytest.approx([WALKED_FIRST, 0.0, CORRECTED, 0.0, 0.0])
+    assert host_s(0, 1, 3) == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from app.importers import import_file
+from estimator.estimate.of_op_list import cluster_for
+from estimator.scenario import catalog
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import scenario_from_json
@@ -143,6 +145,14 @@ def test_attention_of_square_heads_is_told_and_beside_a_recurrent_network_it_giv
     assert found.fields or "no tokens" in found.reason
     recurrent = made(*attention, *[kernel("aten::addmm", (512,), (4, 128), (128, 512))] * 64)
     assert "beside a recurrent network" in recurrent.reason
+    pooler, loss = (
+        kernel("aten::addmm", (512,), (4, 512), (512, 512)),
+        kernel("aten::nll_loss_forward", (256, 100), (256,)),
+    )
+    calls = tuple(Call(kind="kernel", signature=at, phase="forward") for at in (0, 1, 0, 2, 3)) * 80
+    signatures = (square, attention[1], pooler, loss)
+    pooled = proposal(OpList(source="profile", program="made", signatures=signatures, calls=calls))
+    assert "recurrent" not in pooled.reason, "a pooler of each micro-batch"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +215,17 @@ def test_what_ran_on_a_cpu_is_proposed_on_no_gpu():
     assert "not measured yet" in found.reason
 
 
+@pytest.mark.usefixtures("catalogue_as_before")
+def test_ranks_of_a_cpu_share_one_host():
+    here = replace(catalog.chip("h100-sxm"), name="cpu", kind="cpu", chips_per_node=1)
+    catalog.add("chips", catalog.CatalogEntry(key="cpu", label="Cores of mine", value=here))
+    ops = replace(listed("kineto/h200_ddp.json.gz"), chip="cpu")
+    fields = proposal(ops).fields
+    assert (fields["cluster.nodes"].value, fields["cluster.chips_per_node"].value) == (1, 2)
+    cluster = cluster_for(ops)
+    assert (cluster.nodes, cluster.chips_per_node) == (1, 2)
+
+
 def test_tensor_parallel_ranks_add_activations_up():
     half = (2, 4, 16, 64)
     attention = kernel("aten::_scaled_dot_product_flash_attention", half, half, half, is_causal=True)
@@ -255,3 +276,47 @@ def test_recomputed_products_are_full_recomputation():
     found = proposal(replace(base, calls=(*without(base).calls, *again)))
     assert found.fields["plan.recompute"].value == "full"
     assert found.fields["model.layers"].value == 2
+
+
+def of_widths(*products: tuple[int, int], **changes: Any) -> Proposal:
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    return made(TABLE, attention, *[kernel("aten::mm", (32, a), (a, b)) for a, b in products], **changes)
+
+
+NETWORK = ((512, 2048), (2048, 512), (512, 100))
+
+
+@pytest.mark.parametrize(
+    ("products", "heads", "is_sure"),
+    [
+        ([(512, 512)] * 4, 8, True),
+        ([(512, 512)] * 3, 4, False),  # queries, keys with values, output
+        ([(512, 512), (512, 256), (512, 512)], 2, False),
+        ([(512, 512), (512, 128), (512, 512)], 1, False),
+        ([(512, 512), (512, 256), (512, 256), (512, 512)], 4, True),
+        ([(512, 512), (512, 96), (512, 512)], 8, False),  # no whole heads
+    ],
+)
+def test_keys_and_values_of_one_product_are_not_taken_for_as_wide_as_the_queries(products, heads, is_sure):
+    found = of_widths(*products, *NETWORK).fields["model.kv_heads"]
+    assert (found.value, found.sure) == (heads, is_sure)
+
+
+def test_parameters_that_the_scenario_s_model_does_not_have_are_noted():
+    def notes(count: int) -> list[str]:
+        found = of_widths(*[(512, 512)] * 4, *NETWORK, parameters=count)
+        return [one for one in found.notes if "gradients are kept" in one]
+
+    tied = 4 * 512**2 + 2 * 512 * 2048 + 100 * 512
+    assert notes(tied) == []
+    (said,) = notes(tied - 512 * 512)
+    assert "263,680 more than the 2,934,784" in said
+
+
+def test_a_slice_of_a_parameter_that_is_added_to_the_tokens_may_be_learned_positions():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in NETWORK]
+    bias, places = (kernel("aten::add", (2, 16, 512), other) for other in ((2, 16, 512), (16, 512)))
+    none, found = (made(TABLE, attention, *products, one).fields["model.position"] for one in (bias, places))
+    assert (none.value, none.sure) == ("none", True)
+    assert (found.value, found.sure) == ("learned", False)

@@ -72,7 +72,7 @@ def test_what_follows_two_dashes_is_the_programs():
         ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. The traceback above is the program's own"),
         ("import flash_nothing", "Install it beside Headroom"),
         ("import os; os.environ['LOCAL_RANK']", "it reads LOCAL_RANK, which torchrun sets. Say how many"),
-        ("import torch; torch.ones(3)", "ran without anything for the device"),
+        ("import torch; torch.ones(3)", "ran without anything for the device. Let it move its model and batches to"),
     ],
 )
 def test_a_program_that_fails_leaves_no_list(text, said, tmp_path):

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from app.importers.text.kinds.step_prose import fill_in
+from app.importers.text.kinds.step_prose import fill_in, said_before
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -61,7 +61,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 _read(row, column, cells[i], findings, counted.get(i))
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             rows.append(row)
-        said += fill_in(rows[begun:], table, ("batch", "precision"))
+        said += fill_in(rows[begun:], said_before(table), place(table), ("batch", "precision"))
     where = place(tables[0])
     warnings = said + _megabytes(rows, findings, where, decisions, tables[0].around.heading)
     warnings += _forward_inside(rows, where)

@@ -42,6 +42,11 @@ _CALLS = re.compile(
     r"|[A-Z]{2,12}_(?:[A-Z]{2,12}_)?API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_(?:COPY|ALLOCATION)|SCRATCH_MEMORY"
 )
 """Calls of the host and sums by domain, of which rocprof writes tables of the same columns."""
+_ANNOTATION = re.compile(
+    r"ProfilerStep[*#]|nccl:|Optimizer\.\w{1,20}#|DistributedDataParallel\.|(?:FSDP|HSDP)::|FullyShardedDataParallel\."
+    r"|Torch-Compiled Region|## |enumerate\(DataLoader\)"
+)
+"""How names begin of spans that the profiler draws over the device's kernels, whose time is that of the kernels."""
 _CUT = ("...", "…")
 
 
@@ -199,19 +204,20 @@ def _summed(launches: list[dict[str, str]]) -> list[dict[str, Any]]:
 
 def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Kernel]:
     """Kernels of the device: of ``nsys stats`` the table of instances but of ranges, of the profiler rows whose time is
-    all its own and on no CPU. An op's row says the time of its kernels once more, and is left out."""
+    all its own and on no CPU. An op's row says the time of its kernels once more, and so does a span's, which stands
+    there for the host and again for the device; both are left out."""
     if form in ("nsys", "rocprof", "launches"):
         summed = "instances" in names and "range" not in names
         on_device = rows if summed or form != "nsys" else []
         calls = [row for row in on_device if _CALLS.fullmatch(row["name"])]
         on_device = [] if 2 * len(calls) > len(on_device) else [row for row in on_device if row not in calls]
         return [_kernel(row, row["total_s"]) for row in on_device]
-    found = []
-    for row in rows:
-        device_s = row.get("self_device_s", 0.0)
-        if device_s and not row.get("self_cpu_s") and not row.get("total_cpu_s"):
-            found.append(_kernel(row, device_s))
-    return found
+    of_host = {row["name"] for row in rows if row.get("self_cpu_s") or row.get("total_cpu_s")}
+    return [
+        _kernel(row, row["self_device_s"])
+        for row in rows
+        if row.get("self_device_s") and row["name"] not in of_host and not _ANNOTATION.match(row["name"])
+    ]
 
 
 def _kernel(row: dict[str, Any], seconds: float) -> Kernel:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from app.importers.text.layout.document import Table, place
-from app.importers.text.values.chip_names import spoken
+from app.importers.text.layout.document import Table
+from app.importers.text.values.chip_names import gpus_said
+from app.importers.text.values.layouts import degrees_said, sharding_said
 from app.importers.text.values.precision import from_text
 from app.importers.text.values.units import Unit, unit
 from estimator.scenario.measurement import Warning
@@ -24,8 +26,6 @@ _LENGTH = re.compile(
 )
 _BATCHES = {"": "batch", "per": "batch_per_gpu", "glo": "global_batch", "mic": "micro_batch"}
 """By how what stands before the word begins."""
-SAID = "said-in-text"
-"""Code of the warning that names what the text before a table says of its rows."""
 _FORMAT = r"(bf16|bfloat16|fp16|float16|fp32|float32|tf32|fp8|fp4)"
 _MIXED = r"(?:autocast|amp|mixed)"
 _PRECISION = re.compile(
@@ -33,29 +33,42 @@ _PRECISION = re.compile(
     rf"|\b({_MIXED})(?:[\s-]precision)?\W{{0,3}}(?:(?:with|in|to|of)\W{{1,2}})?{_FORMAT}\b",
     re.IGNORECASE,
 )
-_GPUS = re.compile(
-    r"(?<![\w.-])(\d{1,5}) (?:gpus|ranks|devices)\b|\bworld size\s?(?:=|:|of)?\s?(\d{1,5})\b", re.IGNORECASE
-)
-_COUNTED = ("gpus", "nodes", "dp", "tp", "pp", "cp")
+_WORLD = re.compile(r"\bworld size\s?(?:=|:|of)?\s?(\d{1,5})\b", re.IGNORECASE)
 _LONGEST = 1000
 """Letters of a line that is looked at."""
 
 
-def said_unit(table: Table) -> Unit | None:
-    """The unit of time that the text before a table gives for its bare figures, where it names one alone."""
-    words = {found[1].lower() for line in _sentences(table) for found in _TIMES_IN.finditer(line)}
-    names = {_unit_of(word) for word in words}
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What the text before a table names alone: its unit of time, and columns of all its rows with their values."""
+
+    unit: Unit | None = None
+    values: dict[str, Any]
+
+    @property
+    def precision(self) -> str:
+        """The precision; "" where none or several are named."""
+        return str(self.values.get("precision", ""))
+
+
+def said_before(table: Table) -> Said:
+    """Read what stands before a table."""
+    lines = [line for line in table.around.before if len(line) <= _LONGEST]
+    batches = {
+        (_BATCHES[(found[1] or "")[:3].lower()], int(found[2])) for line in lines for found in _BATCH.finditer(line)
+    }
+    lengths = {int(found[1]) for line in lines for found in _LENGTH.finditer(line)}
+    gpus = {count for line in lines for count in [*gpus_said(line), *(int(hit[1]) for hit in _WORLD.finditer(line))]}
+    values: dict[str, Any] = dict(batches) if len(batches) == 1 else {}
+    values |= {name: one.pop() for name, one in (("seq_len", lengths), ("gpus", gpus)) if len(one) == 1}
+    values |= {"precision": _precision(lines), "sharding": sharding_said(lines), **degrees_said(lines)}
+    return Said(unit=_unit(lines), values={name: value for name, value in values.items() if value})
+
+
+def _unit(lines: Sequence[str]) -> Unit | None:
+    """The unit of time for bare figures, where one alone is named."""
+    names = {_unit_of(found[1].lower()) for line in lines for found in _TIMES_IN.finditer(line)}
     return unit(names.pop()) if len(names) == 1 else None
-
-
-def said_precision(table: Table) -> str:
-    """The precision that the text before a table gives, where it names one alone; "" where none or several."""
-    found = set()
-    for line in _sentences(table):
-        for hit in _PRECISION.finditer(line):
-            name = from_text(hit[1] or hit[4])
-            found.add(f"{name}-amp" if (hit[2] or hit[3]) and name in ("bf16", "fp16") else name)
-    return found.pop() if len(found) == 1 else ""
 
 
 def _unit_of(word: str) -> str:
@@ -64,42 +77,38 @@ def _unit_of(word: str) -> str:
     return "ms" if word.startswith("m") else "s"
 
 
-def fill_in(rows: Sequence[dict[str, Any]], table: Table, only: Sequence[str] = ()) -> list[Warning]:
-    """Give rows that have none the batch, length, precision and GPUs that the text before their table names alone.
+def _precision(lines: Sequence[str]) -> str:
+    found = set()
+    for line in lines:
+        for hit in _PRECISION.finditer(line):
+            name = from_text(hit[1] or hit[4])
+            found.add(f"{name}-amp" if (hit[2] or hit[3]) and name in ("bf16", "fp16") else name)
+    return found.pop() if len(found) == 1 else ""
+
+
+def fill_in(rows: Sequence[dict[str, Any]], said: Said, where: str, only: Sequence[str] = ()) -> list[Warning]:
+    """Give rows what the text before their table names and no column says; return what was given.
 
     ``only``: which of these.
     """
-    batches = {
-        (_BATCHES[(found[1] or "")[:3].lower()], int(found[2]))
-        for line in _sentences(table)
-        for found in _BATCH.finditer(line)
+    stated = {key for row in rows for key in row}
+    given = {
+        key: value
+        for key, value in said.values.items()
+        if not stated.intersection(_SAME.get(key, (key,))) and (not only or key in only)
     }
-    lengths = {int(found[1]) for line in _sentences(table) for found in _LENGTH.finditer(line)}
-    said: list[tuple[str, Any]] = []
-    if len(batches) == 1 and not any(key in row for row in rows for key in _BATCHES.values()):
-        said += batches
-    if len(lengths) == 1 and not any("seq_len" in row for row in rows):
-        said.append(("seq_len", lengths.pop()))
-    gpus = {count for line in _sentences(table) for count in _gpus(line)}
-    if len(gpus) == 1 and not any(key in row for row in rows for key in _COUNTED):
-        said.append(("gpus", gpus.pop()))
-    if (precision := said_precision(table)) and not any("precision" in row for row in rows):
-        said.append(("precision", precision))
-    said = [(key, value) for key, value in said if value and (not only or key in only)]
     for row in rows:
-        row.update(said)
-    if not said or not rows:
+        row.update(given)
+    if not given or not rows:
         return []
-    words = " and ".join(f"{key} {value}" for key, value in said)
+    words = " and ".join(f"{key} {value}" for key, value in given.items())
     message = f"No column says it; the text before the table does, and all rows have it: {words}"
-    return [Warning(code=SAID, message=message, where=place(table))]
+    return [Warning(code="said-in-text", message=message, where=where)]
 
 
-def _gpus(line: str) -> list[int]:
-    """How many GPUs a line says there were: "on 8 GPUs", "8x H100"."""
-    counted = [int(hit[1] or hit[2]) for hit in _GPUS.finditer(line)]
-    return [*counted, *(one.count for one in spoken(line) if one.count)]
-
-
-def _sentences(table: Table) -> list[str]:
-    return [line for line in table.around.before if len(line) <= _LONGEST]
+_SAME = {
+    **dict.fromkeys(_BATCHES.values(), tuple(_BATCHES.values())),
+    "gpus": ("gpus", "nodes", "dp", "tp", "pp", "cp"),
+    "sharding": ("sharding", "strategy"),
+}
+"""Columns beside which the text's own value is not taken: they say the same, or by other numbers."""

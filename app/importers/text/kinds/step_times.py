@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.kinds.step_checks import batch_of_tokens, milliseconds, settle
-from app.importers.text.kinds.step_prose import fill_in, said_precision, said_unit
+from app.importers.text.kinds.step_prose import Said, fill_in, said_before
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import FAILED, Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -89,8 +89,9 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     rows: list[dict[str, Any]] = []
     warnings: list[Warning] = []
     for table in tables:
-        new = _rows(table, findings, warnings, document, decisions)
-        warnings += fill_in(new, table)
+        said = said_before(table)
+        new = _rows(table, said, findings, warnings, document, decisions)
+        warnings += fill_in(new, said, place(table))
         warnings += _named_by_count(new, table)
         if settle_course(new, document.lines):
             warnings.append(Warning(code="course-models", message=_COURSE_MODELS, where=place(table)))
@@ -100,9 +101,9 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         total_is_sum(new)
         warnings += contained_backward(new, place(table))
         rows += new
-        oom, said = _out_of_memory(table, rows)
+        oom, noted = _out_of_memory(table, rows)
         rows += oom
-        warnings += said
+        warnings += noted
     warnings += _assumed_batch(rows, place(tables[0]))
     if findings.loose_sizes:
         warnings.append(warning(None, place(tables[0]), printed_sizes(findings)))
@@ -176,15 +177,14 @@ _LONG_TIME = re.compile(r"\d\s?(?:h(?:rs?|ours?)?|mins?|minutes?)\b|\d:\d\d:\d",
 
 
 def _rows(
-    table: Table, findings: Findings, warnings: list[Warning], document: Document, decisions: Decisions
+    table: Table, said: Said, findings: Findings, warnings: list[Warning], document: Document, decisions: Decisions
 ) -> list[dict[str, Any]]:
     columns = columns_of(table)
     timings = _timings(table, columns)
     timed = {i for i, _, _ in timings}
     same = Counter((what.name + ("_total" if what.total else ""), column.statistic) for _, column, what in timings)
     several = {key for key, count in same.items() if count > 1}  # of several implementations in one row
-    precision, ground = _precision(table, columns, document, decisions)
-    said = said_unit(table)
+    precision, ground = _precision(table, columns, said.precision, document, decisions)
     compiled = next(
         (_COMPILED[name.lower()] for name in reversed(table.around.labels) if name.lower() in _COMPILED), None
     )
@@ -206,14 +206,14 @@ def _rows(
             key = what.name + ("_total" if what.total else "")
             if (key, column.statistic) in several:
                 key = f"{what.of}_{key}" if what.of else key
-            put(row, key, cells[i], column, findings, assumed=said or _SECONDS)
+            put(row, key, cells[i], column, findings, assumed=said.unit or _SECONDS)
         if (iterations := _iterations(row)) is not None:
             row.setdefault("iterations", iterations)
         if (rate := row.get("steps_per_s")) and not any(f"{name}_s" in row for name in _STEP_QUANTITIES):
             row["step_s"] = 1 / rate
         row["status"] = row_status(row, findings, oom=findings.oom > oom)
         rows.append(row)
-    if said is None and any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
+    if said.unit is None and any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
         warnings.append(
             Warning(
                 code="unit-assumed",
@@ -328,14 +328,16 @@ def _iterations(row: dict[str, Any]) -> int | None:
     return None
 
 
-def _precision(table: Table, columns: tuple[Column, ...], document: Document, decisions: Decisions) -> tuple[str, str]:
+def _precision(
+    table: Table, columns: tuple[Column, ...], said: str, document: Document, decisions: Decisions
+) -> tuple[str, str]:
     """Return the precision of a table without such a column, and the ground where it is only an assumption."""
     if any(map(_is_precision, columns)):
         return "", ""
     for label in reversed(table.around.labels):
         if found := from_label(label):
             return found, ""
-    if said_precision(table):
+    if said:
         return "", ""  # which is filled in beside what else is said there
     if decisions.precision_columns is None:
         decisions.precision_columns = any(_has_precision(block) for block in document.blocks)

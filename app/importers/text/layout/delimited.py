@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Sequence
 
 from app.importers.text.layout.document import Table
@@ -15,14 +14,6 @@ _MOST_CELLS = 500
 _LOOKED_AT = 60
 _MOST_WORDS, _LONGEST_NAME = 5, 200
 """Of a column's name: prose has more words, while a name made of a run's settings is long."""
-
-_SUM = re.compile(
-    r"(arithmetic )?(mean|avg\.?|average|median|totals?|sum|std\.?( ?dev\.?)?|min|max|mittelwert|durchschnitt|summe"
-    r"|gesamt|moyenne|somme|media|promedio|suma)"
-    r"( \(.*\))?:?",
-    re.IGNORECASE,
-)
-"""What a spreadsheet's last rows begin with."""
 
 
 def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
@@ -43,27 +34,16 @@ def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
                 numbers.append(index + 1)
             index += 1
         if rows and _is_body(rows[:_LOOKED_AT]):
-            end = len(rows)
-            while end > 1 and _sums_up(rows[end - 1], rows[0]):
-                end -= 1
             table = Table(
                 form="delimited",
                 columns=header,
-                rows=tuple(rows[:end]),
+                rows=tuple(rows),
                 line=start + 1,
-                lines=tuple(numbers[:end]),
+                lines=tuple(numbers),
                 separator=delimiter,
-                sums=tuple(numbers[end:]),
             )
             return table, index
     return None
-
-
-def _sums_up(row: Sequence[str], first: Sequence[str]) -> bool:
-    """Whether a row says that it is the mean or the sum of others, and leaves empty what tells each of them apart."""
-    return bool(_SUM.fullmatch(next((cell for cell in row if cell), ""))) and sum(map(bool, row)) < sum(
-        map(bool, first)
-    )
 
 
 def _cells(line: str, delimiter: str) -> tuple[str, ...] | None:

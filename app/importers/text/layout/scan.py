@@ -19,6 +19,7 @@ from app.importers.text.layout.lines import (
     is_program,
     is_rule,
 )
+from app.importers.text.layout.sums import without_sums
 from app.importers.text.values.units import unit
 
 READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
@@ -113,7 +114,7 @@ _NO_UNITS = ("#", "count", "name", "text", "n/a", "none", "tokens")
 def _placed(block: Block, path: list[tuple[int, str]], labels: list[str], before: list[str]) -> Block:
     around = Surroundings(heading=tuple(name for _, name in path), labels=tuple(labels), before=tuple(before))
     if isinstance(block, Table) and block.form != "statistics":
-        block = with_units(block)
+        block = without_sums(with_units(block))
     if isinstance(block, Fields):
         return dataclasses.replace(block, around=around, title=before[-1].strip() if before else "")
     return dataclasses.replace(block, around=around)

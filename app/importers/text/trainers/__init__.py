@@ -21,6 +21,7 @@ from app.importers.text.trainers import (
     nanotron,
     torchtitan,
 )
+from app.importers.text.trainers.first_lines import settings_before
 from app.importers.text.trainers.log import Log, measurement
 from estimator.scenario.measurement import Measurement
 
@@ -80,9 +81,14 @@ def read_loop(text: str, filename: str) -> Measurement | None:
     return measurement(log, LOOP, filename) if log else None
 
 
-def read_columns(names: Sequence[str], rows: Sequence[Sequence[str]], filename: str) -> Measurement | None:
-    """Read a table whose rows are steps of a run and say their time or rate; None for any other."""
-    log = columns.read(names, rows)
+def read_columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], before: Sequence[str], filename: str
+) -> Measurement | None:
+    """Read a table whose rows are steps of a run and say their time or rate; None for any other.
+
+    ``before``: the lines above it, which may say what ran.
+    """
+    log = columns.read(names, rows, settings_before(before))
     return measurement(log, COLUMNS, filename) if log else None
 
 

@@ -6,7 +6,7 @@ Each row is said as a line of JSON would be; of MLflow's long form, a row for ea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,20 +18,31 @@ _LEAST = 3
 _OF_RUN = re.compile(r"(.{1,200}) - (.{1,120})")
 _BESIDE = ("__min", "__max")
 """Columns that Weights & Biases writes beside each one of a chart: the smoothed line's least and most."""
+_ASIDE = re.compile(r"^([\d.,]{1,30}) \([^()]{1,40}\)$")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{0,20})?")
 _BY = ("step", "_step", "global_step", "train/global_step", "trainer/global_step")
 
 
-def read(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Log | None:
-    """Read steps that follow one another and say how long or how fast they were; None where they do not."""
-    names = [name.strip().lower() for name in columns]
+def read(columns: Sequence[str], rows: Sequence[Sequence[str]], settings: Mapping[str, str]) -> Log | None:
+    """Read steps that follow one another and say how long or how fast they were; None where they do not.
+
+    ``settings``: what is said of the run elsewhere.
+    """
+    names = [name.strip("*` ").lower() for name in columns]
     objects = [
-        {name: cell.strip() for name, cell in zip(names, row, strict=True) if name and cell.strip()} for row in rows
+        {name: text for name, cell in zip(names, row, strict=True) if name and (text := _plain(cell))} for row in rows
     ]
-    log = json_lines.of_objects(_by_step(names, objects) or objects)
+    log = json_lines.of_objects(_by_step(names, objects) or objects, settings)
     if log is None or len(log.rows) < _LEAST or not log.steps_s:
         return None
     numbers = [row.get("step", 0) for row in log.rows]
     return log if all(before < after for before, after in pairwise(numbers)) else None
+
+
+def _plain(cell: str) -> str:
+    """A cell without emphasis, an aside behind its number, and commas between thousands: ``**7,199.5**``."""
+    text = _ASIDE.sub(r"\1", cell.strip("*` "))
+    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
 def runs_of_chart(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Log]:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from app.importers.text.values import meaning
-from app.importers.text.values.chip_names import spoken
+from app.importers.text.trainers.log import CPU, number
+from app.importers.text.values import meaning, sizes
+from app.importers.text.values.chip_names import gpus_said, spoken
+from app.importers.text.values.layouts import degrees_said, sharding_said
 from app.importers.text.values.models import model_of
 from estimator.validation.spellings import precision_of, sharding_of
 
@@ -29,6 +31,7 @@ _COUNTS: Mapping[str, Iterable[str]] = {
     "seq_len": {*meaning.SEQ_LEN, "block", "block_size"},
     "world_size": meaning.GPUS,
     **{name: {*meaning.DEGREES[name]} for name in ("tp", "pp", "cp")},
+    **{names[0]: names for names in sizes.NAMES.values()},
 }
 """Settings that are whole numbers, by the names that they go by."""
 _NAME_OF = {name: setting for setting, names in _COUNTS.items() for name in names if len(name) > 1}
@@ -38,7 +41,8 @@ _COUNT = re.compile(
     + r")\s{0,2}[:= ]\s{0,2}(\d[\d,]{0,11})(k)?(?![\w.])(\s{0,2}(?:/|per)\s{0,2}(?:gpu|device|rank))?",
     re.IGNORECASE,
 )
-_OF_MANY = re.compile(r"(?<![\w.])(\d{1,6})\s(?:gpus|ranks|devices)\b", re.IGNORECASE)
+_PARAMETERS = re.compile(r"\b(?:n_|num_)?param(?:eter)?s?\s?[:=]\s?([\d.,]{1,20}[KMB]?)\b", re.IGNORECASE)
+_CPU = re.compile(r"\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})", re.IGNORECASE)
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
 _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
@@ -80,12 +84,17 @@ def _said(line: str) -> dict[str, str]:
         name = _NAME_OF[re.sub(r"[ -]", "_", hit[1].lower())]
         count = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
         said.setdefault("per_device_batch_size" if hit[4] and name.startswith("batch") else name, str(count))
-    if many := _OF_MANY.search(line):
-        said.setdefault("world_size", many[1])
+    for axis, degree in degrees_said([line]).items():
+        if axis in _COUNTS:
+            said.setdefault(axis, str(degree))
+    if many := gpus_said(line):
+        said.setdefault("world_size", str(many[0]))
     if chip := next(spoken(line), None):
         said["gpu"] = chip.name
-        if chip.count:
-            said.setdefault("world_size", str(chip.count))
+    elif _CPU.search(line):
+        said["gpu"] = CPU
+    if (printed := _PARAMETERS.search(line)) and number(printed[1].upper()) >= 1:
+        said[sizes.COUNT] = str(int(number(printed[1].upper())))
     if named := _MODEL.search(line):
         said["model"] = named[1]
     else:
@@ -102,7 +111,8 @@ def _in_words(line: str) -> dict[str, str]:
     alone = [part.strip() for part in _PART.split(line)]
     sharded = [hit[1] for pattern in (_SHARDING, _WITH) if (hit := pattern.search(line))]
     precise = [hit[1] for hit in (_PRECISION.search(line),) if hit]
-    sharding = next((word for word in (*sharded, *alone) if _PLAIN.match(word) and sharding_of(word)), "")
+    plain = (word for word in (*sharded, *alone) if _PLAIN.match(word) and sharding_of(word))
+    sharding = next(plain, "") or sharding_said([line])
     precision = next((word for word in (*precise, *alone) if _PLAIN.match(word) and precision_of(word)), "")
     again = _RECOMPUTE.search(line)
     found = {"sharding": sharding, "precision": precision, "recompute": again[1].lower() if again else ""}

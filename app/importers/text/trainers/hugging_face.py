@@ -52,9 +52,13 @@ def _by_bar(log: Log, step_s: float) -> Log:
     return replace(log, steps_s=(step_s,), warnings=tuple(warnings))
 
 
+SUMMARY = "train_runtime"
+"""What the Trainer writes of a run that ended, into its log, its state and its results."""
+
+
 def state(document: Mapping[str, Any]) -> Log | None:
-    """Read a trainer_state.json, None where it holds no history."""
-    history = document.get("log_history")
+    """Read a trainer_state.json, or the train_results.json beside it as its last entry; None where it holds neither."""
+    history = document.get("log_history", [document] if SUMMARY in document else None)
     entries = [
         {name: float(value) for name, value in one.items() if isinstance(value, (int, float)) and abs(value) < 1e18}
         for one in (history if isinstance(history, list) else [])[:100_000]

@@ -108,14 +108,23 @@ _HELD = (
 
 
 def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warnings: list[Warning]) -> dict[str, float]:
-    """Medians in s of forward, backward and optimizer, but of the first row; {} where they are not nearly a step."""
+    """Medians in s of forward, backward and optimizer, but of the first row; {} where they are not nearly a step.
+
+    They are of such a size that they add to the share of the step that the phases of a row have in the median: medians
+    of steps that differ add to anything.
+    """
     phases: dict[str, float] = {}
+    sums_s = [0.0] * len(rows[1:])
     for phase in WORK_PHASES:
         for name in (phase, *_SHORT.get(phase, ())):
             each = [row[f"{name}_s"] for row in rows[1:] if isinstance(row.get(f"{name}_s"), float)]
-            if each and len(each) == len(rows) - 1:
-                phases.setdefault(phase, statistics.median(each))
-    share = sum(phases.values()) / statistics.median(steps_s) if steps_s else 0.0
+            if each and len(each) == len(rows) - 1 and phase not in phases:
+                phases[phase] = statistics.median(each)
+                sums_s = [one + other for one, other in zip(sums_s, each, strict=True)]
+    shares = [of_row / row["step_s"] for of_row, row in zip(sums_s, rows[1:], strict=True) if row.get("step_s")]
+    step_s, share = (statistics.median(steps_s), statistics.median(shares)) if steps_s and shares else (0.0, 0.0)
+    if (added_s := sum(phases.values())) > 0:
+        phases = {phase: value * share * step_s / added_s for phase, value in phases.items()}
     if not {Phase.FORWARD, Phase.BACKWARD} <= phases.keys() or not _LEAST_OF_STEP <= share <= _MOST_OF_STEP:
         return {}
     message = f"Its forward, backward and optimizer add to {share:.0%} of the step; backward holds what it waits for"
@@ -139,8 +148,18 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         memory=log.memory,
         rows=log.rows,
         warnings=log.warnings,
-        device={"candidates": of_name(log.gpu, "the log says")} if log.gpu else {},
+        device=_device(log.gpu),
     )
+
+
+CPU = "cpu"
+"""What a log calls the device of a run without a GPU."""
+
+
+def _device(gpu: str) -> dict[str, Any]:
+    if gpu == CPU:
+        return {"kind": CPU}
+    return {"candidates": of_name(gpu, "the log says")} if gpu else {}
 
 
 def number(text: str) -> float:

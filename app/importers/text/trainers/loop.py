@@ -36,8 +36,12 @@ _MARK = re.compile(
 )
 _ALONE = re.compile(r"[\W_]{0,600}(?:epoch\s?[:=]\s?\d{1,9}[\W_]{0,600})?", re.IGNORECASE)
 """Behind a mark with its figures beneath: nothing, or the epoch, as in OLMo's ``[step=10/739328,epoch=0]``."""
-_NUMBERED = re.compile(r"\s{0,8}(\d{1,9})\s{0,4}[,|:]\s{0,4}(?=(?:train_)?loss\b)", re.IGNORECASE)
-"""A line that begins with the number of its step: ``536, loss: 3.34, dt: 0.391s``, ``1410 | loss 5.14 | 23.4ms``."""
+_NUMBERED = re.compile(
+    r"\s{0,8}(\d{1,9})(?:\s{0,4}[,|:]\s{0,4}(?=(?:train_)?loss\b)|\s{1,4}(?=[\d.]{1,12} m?s run,))", re.IGNORECASE
+)
+"""A line that begins with the number of its step: ``536, loss: 3.34, dt: 0.391s``, ``1410 | loss 5.14 | 23.4ms``, and
+tinygrad's ``4 4.32 s run, 11.8750 loss, …``.
+"""
 _PAIR = re.compile(r"[A-Za-z][\w ./-]{0,60}: {0,4}[-+]?[\d.]{1,30}(?:e[-+]?\d{1,3})?\s{0,8}")
 """A line of one figure under a mark alone, as fms-fsdp prints them."""
 _PER_STEP = r"(?:it|iter|iteration|step|batch)"
@@ -56,7 +60,7 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _BAR = re.compile(
-    rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
+    rf"(?<![\w/])(\d{{1,9}})/(\d{{1,9}})\b(?!/).{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
     re.IGNORECASE,
 )
 _OF_SEVERAL = re.compile(
@@ -75,13 +79,15 @@ _SINCE_START = re.compile(
 )
 _MEAN = re.compile(r"(?:step|iter|iteration|batch)_(?:avg|mean)|(?:avg|mean)_(?:time|step)")
 _RATE = re.compile(
-    r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|rank))?$|(?:^|_)tps$"
+    r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|dev|rank))?$|(?:^|_)tps$"
 )
-_FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|chip|rank)$")
+_FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|dev|chip|rank)$")
 _PROGRESS = re.compile(
     r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
 )
 """Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
+_OF_A_GPU = re.compile(r"\btgs \(tokens/gpu/second\)=", re.IGNORECASE)
+"""InternLM's: ``tflops=189.8,step=1,loss=11.6,tgs (tokens/gpu/second)=4274.45,lr=6e-07``."""
 _SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,80})")
 """MaxText: what it was asked to do, and on how many devices."""
 _ANY_FLOP_RATE = re.compile(r"([kmgtp])flops?_(?:per_)?(?:s|sec|second)$")
@@ -190,6 +196,7 @@ def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def _in_words(line: str) -> str:
+    line = _OF_A_GPU.sub("tokens_per_s_per_gpu=", line)
     found = _PROGRESS.search(line) if line.startswith("Progress on:") or " Progress on:" in line[:_HEAD] else None
     if found is None:
         return line
@@ -248,7 +255,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if rate := _ANY_FLOP_RATE.match(name):
         return "flops_per_s", PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
-        each = any(word in printed + name for word in ("gpu", "device", "rank"))
+        each = any(word in printed + name for word in ("gpu", "dev", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if (rate := _SAMPLE_RATE.search(name)) and not _OF_EACH.search(name) and not rate[1]:
         return "samples_per_s", 1.0

@@ -20,7 +20,7 @@ _MEMORY = re.compile(
 )
 _MEAN_BESIDE = re.compile(r"^([\d.]{1,20})/[\d.]{1,20}$")
 _RATES = ("tokens/s/gpu", "tokens/sec/gpu", "tokens per second per gpu", "tokens_per_sec_per_gpu",
-          "tokens per gpu (tokens/s/gpu)")  # fmt: skip
+          "tokens per gpu (tokens/s/gpu)", "tokens/s/gpu inst/harmonic mean")  # fmt: skip
 _SIZES = {"max_memory_allocated": "peak_bytes", "peak_memory_usage": "peak_bytes",
           "max_memory_reserved": "reserved_bytes"}  # fmt: skip
 _LEAST = 2

@@ -1,7 +1,8 @@
 """Logs of MLPerf Training, in lines that every submission prints: ``:::MLLOG {"time_ms": …, "key": …, "value": …}``.
 
 A step takes the global batch over the samples per second that a block says, where what it counts bears that rate out,
-as benchmarks differ in what their ``throughput`` is of. Else a block's samples over its time.
+as benchmarks differ in what their ``throughput`` is of. Else a block's samples over its time, or where no block counts
+them those between the losses that it logs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def read(lines: Sequence[str]) -> Log | None:
     settings = {event.key: value for event in events if (value := _amount(event.value)) > 0}
     batch = settings.get("global_batch_size", 0.0)
     begin = next((event.time_s for event in events if event.key == "run_start"), events[0].time_s)
-    rates = {**_of_blocks(events, settings), **_said(events, settings)}
+    rates = {**_of_blocks(events, settings), **_said(events, settings)} or _between_losses(events, batch)
     rows: list[dict[str, Any]] = []
     for at, event in enumerate(events):
         if at in rates:
@@ -121,6 +122,22 @@ def _borne_out(
     units = [settings.get(unit, 0.0) if unit else 1.0 for unit in _COUNTED[key]]
     made = [way * unit / (event.time_s - begin.time_s) for unit in units if unit == 1.0 or unit >= batch]
     return any(_LEAST_FRAC * rate <= one <= _MOST_FRAC * rate for one in made)
+
+
+def _between_losses(events: Sequence[_Event], batch: float) -> dict[int, float]:
+    """Samples per second from one loss to the next within a block, by the place of the later one."""
+    found: dict[int, float] = {}
+    before: _Event | None = None
+    for at, event in enumerate(events):
+        if event.key == "train_loss" and "samples_count" in event.said:
+            if before is not None and event.time_s > before.time_s:
+                samples = _amount(event.said["samples_count"]) - _amount(before.said["samples_count"])
+                if batch and samples > 0 and samples % batch == 0:
+                    found[at] = samples / round(event.time_s - before.time_s, 3)
+            before = event
+        elif event.key.endswith(("_start", "_stop")):
+            before = None
+    return found
 
 
 def _of_blocks(events: Sequence[_Event], settings: Mapping[str, float]) -> dict[int, float]:

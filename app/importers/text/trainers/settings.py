@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.importers.text.trainers.log import Log
+from app.importers.text.trainers.log import CPU, Log
 from app.importers.text.values import meaning
 from app.importers.text.values.models import model_of
+from app.importers.text.values.sizes import model_of_sizes
 from estimator.scenario.measurement import BATCH_GUESSED, Warning
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
 
@@ -51,7 +52,7 @@ _NEAR = 0.1
 _MESH = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
 """Axes of MaxText's mesh, within a slice (``ici_tensor_parallelism``) and across slices (``dcn_…``), which multiply."""
 _PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
-_KINDS = ("gpu", "cuda", "tpu", "cpu", "gpu_multiprocess", "rocm")
+_KINDS = ("gpu", "cuda", "tpu", "gpu_multiprocess", "rocm")
 """Words for a device that name none."""
 _ON = ("true", "1", "yes", "True")
 _SHARDED = ("ici_fsdp_parallelism", "dcn_fsdp_parallelism")
@@ -123,7 +124,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
     flag = next((precision for name, precision in meaning.PRECISION_FLAGS.items() if settings.get(name, "") in _ON), "")
     return Said(
         model=_first(settings, _MODEL),
-        gpu="" if (gpu := _first(settings, _GPU)).lower() in _KINDS else gpu,
+        gpu=CPU if (gpu := _first(settings, _GPU)).lower() == CPU else "" if gpu.lower() in _KINDS else gpu,
         world_size=world,
         seq_len=length,
         global_batch=batch,
@@ -198,8 +199,9 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
     if not log.steps_s:
         return replace(log, world_size=world)
     named = model_of({"model": said.model.rpartition("/")[2]}) or model_of({"model": said.model})
-    model = dict(built) if built else named
-    chips = chips_named(said.gpu)
+    sized, assumed = ({}, "") if built or named else model_of_sizes({"seq_len": str(said.seq_len), **settings})
+    model = dict(built) if built else named or ({**sized, "name": said.model} if sized else "")
+    chips = (said.gpu,) if said.gpu == CPU else chips_named(said.gpu)
     lacking = {
         "model": model,
         "global batch": said.global_batch,
@@ -213,6 +215,8 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
                ((said.model, model), (said.gpu, chips)) if text and not known]  # fmt: skip
         message = f"The log does not say its {', '.join(unsaid)}, which a prediction of its step needs"
         warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
+    if assumed:
+        warnings.append(Warning(code="model-assumed", message=f"The log states {assumed}"))
     if said.guess:
         warnings.append(Warning(code=BATCH_GUESSED, message=said.guess))
     return replace(log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model))

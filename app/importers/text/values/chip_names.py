@@ -16,12 +16,13 @@ _SHORT = 3
 _ON = re.compile(r"\b(?:on|using|with|single|one)\s(?:\w{1,10}\s){0,2}$|\bgpus?\s?[:=(]?\s?$", re.IGNORECASE)
 """Before a name, where something ran on it."""
 _OTHER = re.compile(
-    r"\b(?:than|vs|versus|compared?|unlike|instead|whereas|would|not|theoretical|peak|faster|slower|expect\w*"
-    r"|worth|equivalent|how many|number of)\b|[?≈]|=\s?[\d.,]",
+    r"\b(?:than|vs|versus|compared?|unlike|instead|whereas|would|not|theoretical|peak(?! memory)|faster|slower"
+    r"|expect\w*|worth|equivalent|how many|number of)\b|[?≈]|=\s?[\d.,]",
     re.IGNORECASE,
 )
 """On a line that holds a chip beside others, asks or reckons with it, or speaks of what it could do."""
 _LONGEST_LINE, _MOST_LINES = 240, 2000
+_OF_MANY = re.compile(r"(?<![\w.-])(\d{1,6})\s(?:gpus|ranks|devices)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ def spoken(line: str) -> Iterator[Spoken]:
                 start=hit.start(),
                 vendor=bool(hit["vendor"]),
             )
+
+
+def gpus_said(line: str) -> list[int]:
+    """How many GPUs a line says there were, as often as it does: ``on 8 GPUs``, ``8x H100``."""
+    return [*(int(hit[1]) for hit in _OF_MANY.finditer(line)), *(one.count for one in spoken(line) if one.count)]
 
 
 def said_to_run_on(lines: Sequence[str], headings: Sequence[str] = ()) -> list[tuple[str, str]]:

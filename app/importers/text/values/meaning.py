@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.importers.text.values.header import Column
+from estimator.validation.spellings import LENGTH_COLUMNS, MODEL_COLUMNS
 
 _FORWARD = {"forward", "fwd", "fw", "ft"}
 _BACKWARD = {"backward", "bwd", "bkw", "bw", "bt"}
@@ -22,10 +23,8 @@ _NO_TIMES = {"loss", "losses", "tokens", "token", "params", "parameters", "sampl
 _SPEEDUP = {"speedup", "speed", "speedups"}
 _MEMORY = {"mem", "memory"}
 
-MODEL = {"model", "model_name", "size", "model_size", "config_name"}
-SEQ_LEN = {"seq_len", "seq", "sequence_length", "seq_length", "context", "context_length", "ctx", "ctx_len", "seqlen",
-           "sequence", "t", "s", "n_ctx", "seq_len_t", "seqlen_t", "max_seq_len", "max_seq_length", "max_length",
-           "max_sequence_length", "sequence_len"}  # fmt: skip
+MODEL = MODEL_COLUMNS
+SEQ_LEN = {*LENGTH_COLUMNS, "t", "s"}
 WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
 BATCH = {"batch", "batch_size", "bs", "b"}
 GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size", "effective_batch",

@@ -4,7 +4,7 @@
  */
 import { api, ApiError } from "../../api.js";
 import { chiefPairs, isInside, predictedOverMeasured } from "../../figures/predictedOverMeasured.js";
-import { legendOf, tableChart } from "../../figures/tableChart.js";
+import { kindsOf, legendOf, tableChart } from "../../figures/tableChart.js";
 import { chartsOf } from "../../figures/tableCharts.js";
 import { bare, kindOf, rowWords } from "../../figures/tables.js";
 import { count, plural } from "../../format.js";
@@ -253,7 +253,7 @@ export function createDetails(id = "details", opened = () => {}) {
       picked = Number(which.value);
       drawFigures(measurement, beside, some, should, common);
     };
-    put(own.sub, which.hidden ? chart.title : "");
+    put(own.sub, [which.hidden && chart.title, kindsOf(chart)].filter(Boolean).join("; "));
     own.later(() => {
       own.explain(legendOf(chart));
       return tableChart({ chart, colour, narrow: narrow() });

@@ -100,9 +100,19 @@ export function createImport({ files, text, preview }) {
     "aria-label": "Name of the pasted text",
     maxlength: 120,
   });
+  const empty = h("p", {
+    class: "hint",
+    role: "alert",
+    hidden: true,
+    text: "Paste a table or a log into the box first.",
+  });
   /** @param {(text: string, name: string) => void} take @param {boolean} [kept]  the text, for another try */
   const send = (take, kept = false) => {
-    if (!paste.value.trim()) return paste.focus();
+    if (!paste.value.trim()) {
+      empty.hidden = false;
+      return paste.focus();
+    }
+    empty.hidden = true;
     take(paste.value, name.value.trim() || "pasted.txt");
     if (!kept) paste.value = "";
     return element.close();
@@ -120,6 +130,7 @@ export function createImport({ files, text, preview }) {
       text: "Or paste a table as text (Ctrl+V does anywhere on the page): step times, attention, all-reduce, DDP",
     }),
     paste,
+    empty,
     h(
       "div",
       { class: "row", style: { display: "flex", gap: "8px" } },

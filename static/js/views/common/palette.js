@@ -1,13 +1,15 @@
 /** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
-import { setChip, setModel, setSides, show } from "../../actions.js";
+import { setChip, setModel, setSides, setSweep, show } from "../../actions.js";
+import { partOf, sweepable } from "../../fieldSweep.js";
 import { count, quantity, short, when } from "../../format.js";
 import { isTable, isTraced, wasTraced } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
-import { clusterChips, complete, describe, resized, same, shortLabel } from "../../scenario.js";
+import { clusterChips, complete, describe, get, resized, same, shortLabel } from "../../scenario.js";
 import { chosenSides } from "../../sides.js";
 import { state } from "../../state.js";
 import { pinned, pinOf } from "../../url.js";
 import { createFinder } from "./finder.js";
+import { byId } from "./dom.js";
 import { trying } from "./toast.js";
 
 /** @typedef {import("./finder.js").Offer} Offer */
@@ -37,8 +39,12 @@ const models = (take) =>
     act: () => take(entry.key),
   }));
 
-/** @param {import("../../keys.js").Shortcut[]} shortcuts @param {() => void} found  after a model was taken */
-export function createPalette(shortcuts, found) {
+/**
+ * @param {import("../../keys.js").Shortcut[]} shortcuts
+ * @param {{found: () => void, reveal: (path: string) => void}} acts  `found`: after a model was taken; `reveal` shows the
+ *   control of a field
+ */
+export function createPalette(shortcuts, { found, reveal }) {
   const finder = createFinder();
 
   /** Where a command changes the scenario, the page that shows it. @param {() => void} act */
@@ -49,10 +55,39 @@ export function createPalette(shortcuts, found) {
 
   /** @returns {Offer[]} */
   function commands() {
-    const { catalog, measurements } = state;
-    const actions = shortcuts.flatMap(({ keys, does, act }) =>
-      act ? [{ title: does, facts: keys.join(" "), act }] : [],
+    const { catalog, measurements, scenario } = state;
+    const actions = shortcuts.flatMap(({ keys, does, words, act }) =>
+      act ? [{ title: does, facts: keys.join(" "), words, act }] : [],
     );
+    const fields = sweepable();
+    const settings = fields
+      .filter(({ path }) => !partOf(path) && hasControl(path))
+      .map(({ path, label }) => ({
+        title: label,
+        facts: `setting · ${get(scenario, path)}`,
+        words: [path, catalog.fields[path]?.help, ...(catalog.fields[path]?.choices ?? [])].join(" "),
+        act: () => reveal(path),
+      }));
+    const parts = fields.flatMap(({ path, label }) => {
+      const part = partOf(path);
+      const words = `hardware multiple faster slower ${part === "link" ? "nvlink pcie" : part === "network" ? "infiniband ethernet" : ""}`;
+      return part
+        ? [
+            {
+              title: `What if ${label} were another`,
+              facts: "multiple of the catalogue's",
+              words,
+              act: () => reveal(path),
+            },
+          ]
+        : [];
+    });
+    const sweeps = fields.map(({ path, label }) => ({
+      title: `Sweep ${label}`,
+      facts: "all its values: figure, table, CSV",
+      words: `${path} table export`,
+      act: inExplore(() => setSweep(path)),
+    }));
     const chips = catalog.chips.map(({ key, label }) => ({
       title: label,
       facts: "chip",
@@ -78,14 +113,15 @@ export function createPalette(shortcuts, found) {
       facts,
       act: inExplore(() => setSides(chosenSides(state)[0] || "plan", pin)),
     }));
-    return [...actions, ...plans, ...models((key) => inExplore(() => setModel(key))()), ...chips, ...measured];
+    const offered = models((key) => inExplore(() => setModel(key))());
+    return [...actions, ...plans, ...offered, ...chips, ...settings, ...parts, ...sweeps, ...measured];
   }
 
   return {
     open: () =>
       finder.open({
         title: "Commands",
-        placeholder: "An action, plan, model, chip or measurement",
+        placeholder: "An action, setting, sweep, plan, model, chip or measurement",
         none: NONE,
         offered: commands,
       }),
@@ -110,6 +146,12 @@ export function createPalette(shortcuts, found) {
         offered: () => sides(letter),
       }),
   };
+}
+
+/** Whether the panel has a control for a field, as far as it has been made. @param {string} path */
+function hasControl(path) {
+  const made = byId("explore").querySelector("[data-field]");
+  return !made || Boolean(byId("explore").querySelector(`[data-field="${path}"]`));
 }
 
 /** Plans that were pinned, by what tells them from the one in the panel. */

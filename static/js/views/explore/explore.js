@@ -23,6 +23,7 @@ import { createProfile } from "./profile.js";
 import { createRemedies } from "./remedies.js";
 import { createSidesBar } from "./sidesBar.js";
 import { createStrip } from "./strip.js";
+import { createSweep } from "./sweepCard.js";
 import { createTabs } from "./tabs.js";
 import { createTimeline } from "./timelineCard.js";
 import { createWaterfall } from "./waterfall.js";
@@ -67,6 +68,7 @@ export function createExplore(root, { tour, choose }) {
   const panel = createPanel({ tour });
   createSidesBar(byId("ab"), choose);
   const strip = createStrip();
+  const swept = createSweep({ name });
   const notices = createNotices(panel.unplaced);
   const water = createWaterfall({ name });
   const remedies = createRemedies();
@@ -114,6 +116,7 @@ export function createExplore(root, { tour, choose }) {
     h("h2", { class: "sr", text: "The step" }),
     notices.element,
     strip.element,
+    swept.element,
     water.element,
     remedies.element,
     roof.element,
@@ -266,7 +269,12 @@ export function createExplore(root, { tour, choose }) {
     content.classList.toggle("void", state.problems.length > 0 && !there);
     notices.update();
   });
-  subscribe(["measurement"], water.showWarnings);
+  subscribe(["sweep"], () => {
+    // on a narrow page the sheet, from which it was asked for, stands over it
+    if (state.sweep && narrow()) panel.open(false);
+    if (state.sweep) swept.element.scrollIntoView({ block: "nearest" });
+  });
+  subscribe(["measurement", "measuredScenario"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   // what a proposal offers is beside the scenario that is shown
   subscribe(["scenario", "drag"], () => {

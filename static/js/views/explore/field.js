@@ -6,11 +6,13 @@ import { grab, preview, release, reset, setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { curve } from "../../figures/curve.js";
 import { count, saidTogether, wholeNeeded } from "../../format.js";
+import { keepLabel } from "../../fieldLabels.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
 import { createFieldProblem } from "../common/fieldProblem.js";
 import { createRefusals } from "./refusals.js";
+import { createSweepButton } from "./sweepButton.js";
 
 /** @param {import("../../axes.js").AxisPoint[]} points @param {number} value */
 const nearest = (points, value) =>
@@ -44,15 +46,22 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   const knob = h("i", { class: "knob", hidden: true });
   const refusals = createRefusals();
   const problem = createFieldProblem(path);
+  const swept = createSweepButton(path, label);
+  keepLabel(path, label);
   const element = h(
     "div",
     { class: "field", "data-field": path },
-    h("label", {
-      for: id,
-      text: label,
-      title: `${help}. Double-click: back to the default.`,
-      ondblclick: () => reset(path),
-    }),
+    h(
+      "div",
+      { class: "named" },
+      h("label", {
+        for: id,
+        text: label,
+        title: `${help}. Double-click: back to the default.`,
+        ondblclick: () => reset(path),
+      }),
+      swept.element,
+    ),
     refusals.button,
     number,
     h("div", { class: "track" }, shade, svg, ghost, knob, range),
@@ -187,6 +196,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
 
   function update() {
     if (refusedFor !== state.scenario) forget();
+    swept.update();
     const fresh = validAxis(path);
     axis = fresh ?? lastAxis(path);
     element.classList.toggle("stale", !fresh);

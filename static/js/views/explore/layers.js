@@ -24,6 +24,21 @@ const WIDE = [1, 2, 3, 4, 5, 8];
 /** @param {Line} line */
 const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
 
+/**
+ * Seconds of a step that no op has, by category: exchanges, waits, the bubble.
+ * @param {import("../../types.js").Estimate} estimate @returns {[category: string, seconds: number][]}
+ */
+function besideOps({ ops, breakdown_s, step_time_s }) {
+  const rest = { ...breakdown_s };
+  for (const { category, seconds } of ops) rest[category] -= seconds;
+  return Object.entries(rest).filter(([, seconds]) => seconds > LEAST_SHARE * step_time_s);
+}
+/** Less than a percentage of two digits shows. */
+const LEAST_SHARE = 1e-5;
+
+/** A name whose long words may be broken where a narrow column has no room for them. @param {string} name */
+const hyphened = (name) => name.replace(/(\w{7})(?=\w{5})/g, "$1\u00ad");
+
 /** @param {HTMLElement} cell */
 function wide(cell) {
   cell.classList.add("wide");
@@ -120,7 +135,8 @@ export function createLayers({ name }) {
     box.element.hidden = mode === 2;
     every.element.hidden = mode !== 2;
     if (mode === 2) {
-      sub.textContent = "one rank, one layer and micro-batch; sends stand with the op that needs them";
+      sub.textContent =
+        "one rank, one layer and micro-batch; sends stand with the op that needs them; shares are of the whole step";
       void every.update();
       return;
     }
@@ -177,33 +193,54 @@ export function createLayers({ name }) {
         seconds(one.backward_s),
         wide(cell(one.saved_bytes, bytes(one.saved_bytes))),
         h("td", { text: one.bound }),
+        share(one.category, one.seconds),
+      );
+    const group = (/** @type {string} */ text) =>
+      h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text })));
+    const share = (/** @type {string} */ category, /** @type {number} */ spent_s) =>
+      h(
+        "td",
+        {},
+        percent(spent_s / now.step_time_s, 2),
         h(
-          "td",
-          {},
-          percent(one.seconds / now.step_time_s, 2),
-          h(
-            "span",
-            { class: "share" },
-            h("i", {
-              style: {
-                width: `${Math.min(100, (100 * one.seconds) / now.step_time_s)}%`,
-                background: `var(--${tokenOfKey(state.catalog.categories, one.category)})`,
-              },
-            }),
-          ),
+          "span",
+          { class: "share" },
+          h("i", {
+            style: {
+              width: `${Math.min(100, (100 * spent_s) / now.step_time_s)}%`,
+              background: `var(--${tokenOfKey(state.catalog.categories, category)})`,
+            },
+          }),
         ),
       );
+    const rest = besideOps(now);
+    const label = (/** @type {string} */ key) =>
+      hyphened(state.catalog.categories.find((one) => one.key === key)?.label ?? key);
+    const beside = rest.length
+      ? [
+          group("Beside the ops"),
+          ...rest.map(([category, spent_s]) =>
+            h(
+              "tr",
+              { class: wanted && (category === wanted ? "marked" : "muted") },
+              h("td", {}, swatch(tokenOfKey(state.catalog.categories, category)), label(category)),
+              ...heads.slice(1, -1).map((_, at) => h("td", { class: WIDE.includes(at + 1) && "wide" })),
+              share(category, spent_s),
+            ),
+          ),
+        ]
+      : [];
     box.fill(
       grid(
         heads,
-        groups.flatMap(({ title, lines }) => {
-          const times = lines[0].count;
-          const text = times > 1 && !perStep ? `${title}, ${significant(times, 6)} times in a step` : title;
-          return [
-            h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text }))),
-            ...lines.map(line),
-          ];
-        }),
+        [
+          ...groups.flatMap(({ title, lines }) => {
+            const times = lines[0].count;
+            const text = times > 1 && !perStep ? `${title}, ${significant(times, 6)} times in a step` : title;
+            return [group(text), ...lines.map(line)];
+          }),
+          ...beside,
+        ],
         { wide: WIDE },
       ),
     );

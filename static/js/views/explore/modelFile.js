@@ -9,6 +9,11 @@ import { isTrace, modelOf } from "../common/configFile.js";
 import { announce, h } from "../common/dom.js";
 import { importFiles, traceFile } from "../common/imports.js";
 
+/** The field of a problem of the whole document, which is then no config.json. */
+const WHOLE = "(document)";
+const NOT_JSON =
+  "it is no JSON object. Choose the config.json of a Hugging Face model; logs, tables and traces are imported by the arrow at the top.";
+
 export function createModelFile() {
   const said = h("div", { hidden: true });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
@@ -54,8 +59,10 @@ export function createModelFile() {
       return announce(`${model.name}: ${short(parameters)} parameters`);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
+      const whole = error.problems.some(({ field }) => field === WHOLE);
       const keys = error.problems.map((one) => `${one.field}: ${sentence(one)}`);
-      problem.replaceChildren(h("b", { text: `${file.name} cannot be used: ` }), keys.join(" ") || error.message);
+      const words = whole ? NOT_JSON : keys.join(" ") || error.message;
+      problem.replaceChildren(h("b", { text: `${file.name} cannot be used: ` }), words);
       problem.hidden = false;
       return undefined;
     }

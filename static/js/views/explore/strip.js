@@ -2,25 +2,16 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, count, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf, unconfirmed, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
+import { judged, priceOf, unconfirmed, rowsOfAll, rowsOfEach, silent, uncounted, workRatio } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, narrow, put } from "../common/dom.js";
 import { toast } from "../common/toast.js";
+import { drawBand, stretch, svg, WIDE } from "./band.js";
 import { capacityHint } from "./specs.js";
 
 /** @typedef {import("../../sides.js").Side} Side */
-/** @typedef {[number, number] | null} Range */
-
-const SPACE = "http://www.w3.org/2000/svg";
-const WIDE = 140;
-
-/** @param {string} tag @param {Record<string, any>} attributes */
-function svg(tag, attributes) {
-  const element = document.createElementNS(SPACE, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  return element;
-}
+/** @typedef {import("./band.js").Range} Range */
 
 /** @param {string} id @param {string} title @param {string} hint */
 function tile(id, title, hint) {
@@ -47,16 +38,17 @@ function tile(id, title, hint) {
 
 const STEP_HINT = "One optimizer step. Band: the 80 % interval of a prediction, or the spread of measured steps.";
 
+const MFU_HINT =
+  "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.";
+/** In percent. @param {Side} side */
+const mfuOf = ({ mfu }) => 100 * (mfu ?? 0);
+
 /** @typedef {ReturnType<typeof tile>} Tile */
 
 export function createStrip() {
   const step = tile("step-time", "Step time", "");
   const tokens = tile("tokens", "Tokens/s per GPU", "Tokens of a step over its time and its chips.");
-  const mfu = tile(
-    "mfu",
-    "MFU",
-    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.",
-  );
+  const mfu = tile("mfu", "MFU", MFU_HINT);
   const peak = tile("peak-memory", "Peak memory", "");
   const price = tile("price", "Per million tokens", "Chips × their price per hour × step time / tokens.");
   const usd = h("button", { type: "button", class: "edit" });
@@ -131,7 +123,7 @@ export function createStrip() {
       const [first, second] = [value(a), value(b)];
       const ranges = [a, b].map((side) => ranged(side, (step_s) => (side ? of(side, step_s) : null)));
       numbers(into, first, second, write, unit, muted, pair.edited);
-      delta(into, first, second, lessIsBetter, muted);
+      delta(into, first, second, lessIsBetter, muted || (into === step && workRatio(a, b) !== 1));
       drawBand(into, [first, second], ranges, [a, b], write);
     };
     shown(
@@ -170,11 +162,17 @@ export function createStrip() {
     );
     shown(
       mfu,
-      (side, step_s) => (side.mfu && side.step_s ? (100 * side.mfu * side.step_s) / step_s : null),
+      (side, step_s) => (side.mfu && side.step_s ? (mfuOf(side) * side.step_s) / step_s : null),
       (value) => (value > 0 && value < 1e-3 ? "< 0.001" : measured(value)),
       "%",
       false,
     );
+    if (sides.some((side) => mfuOf(side) > 100)) {
+      put(mfu.delta, "above the peak");
+      mfu.delta.className = "worse";
+      mfu.element.title = `More than the chip's peak cannot be: model, batch, chip or time is another than said. ${MFU_HINT}`;
+    } else mfu.element.title = MFU_HINT;
+    peak.title.dataset.brief = "Memory";
     memory(peak, a, b, pair.edited);
     const known = usdPerHour(b);
     // two chips have two prices
@@ -276,54 +274,6 @@ function delta(tile, a, b, lessIsBetter, muted) {
   const nothing = Math.abs(frac) < 0.0005;
   tile.delta.className = nothing || muted ? "" : frac < 0 === lessIsBetter ? "better" : "worse";
   put(tile.delta, `${arrow(frac)} ${change(frac)}`.trim());
-}
-
-/** Between two strokes of the hatching, and how far one leans. */
-const HATCH = 4;
-const LEAN = 2.5;
-
-/**
- * What is predicted is hatched, what is measured solid, as everywhere. @param {number} from @param {number} to
- * @param {boolean} predicted
- */
-function stretch(from, to, predicted) {
-  const wide = Math.max(1, to - from);
-  const whole = svg("rect", { x: from, width: wide, y: 3.5, height: 5, class: `interval${predicted ? " pale" : ""}` });
-  if (!predicted) return [whole];
-  let strokes = "";
-  for (let x = from + 1; x + LEAN <= from + wide; x += HATCH) strokes += `M${x},8.5l${LEAN},-5`;
-  return [whole, svg("path", { d: strokes, class: "hatching" })];
-}
-
-/**
- * The interval of A as a band, that of B as a line under it, A a tick, B a diamond.
- * @param {Tile} tile @param {(number | null)[]} values @param {Range[]} ranges @param {(Side | null)[]} sides
- * @param {(value: number) => string} write
- */
-function drawBand(tile, values, ranges, sides, write) {
-  const all = [...values, ...ranges.flat()].filter((value) => typeof value === "number");
-  const [least, most] = [Math.min(...all), Math.max(...all)];
-  const drawn = all.length > 1 && most > least;
-  put(tile.low, drawn ? write(least) : "");
-  put(tile.high, drawn ? write(most) : "");
-  if (!drawn) return tile.band.replaceChildren();
-  const x = (/** @type {number} */ value) => 5 + ((value - least) / (most - least)) * (WIDE - 10);
-  const [first, second] = ranges;
-  const band = first ?? second;
-  /** @type {Element[]} */
-  const marks = [svg("line", { x1: 0, x2: WIDE, y1: 6, y2: 6, class: "rail" })];
-  if (band) marks.push(...stretch(x(band[0]), x(band[1]), Boolean(sides[first ? 0 : 1]?.predicted)));
-  if (first && second)
-    marks.push(
-      svg("line", { x1: x(second[0]), x2: Math.max(x(second[0]) + 1, x(second[1])), y1: 11, y2: 11, class: "spread" }),
-    );
-  if (values[0] !== null) marks.push(svg("line", { x1: x(values[0]), x2: x(values[0]), y1: 1, y2: 11, class: "tick" }));
-  if (values[1] !== null) {
-    const at = x(values[1]);
-    const hollow = sides[1]?.predicted ? " hollow" : "";
-    marks.push(svg("path", { d: `M${at - 5},6L${at},1L${at + 5},6L${at},11Z`, class: `diamond${hollow}` }));
-  }
-  return tile.band.replaceChildren(...marks);
 }
 
 /** What of a prediction has to fit, which is more than its peak. @param {Side} side */

@@ -39,7 +39,7 @@ function runOf(side) {
 /** Which step is drawn, where it is not the one whose time is shown. @param {string} letter @param {number} drawn_s @param {number | null} step_s */
 const otherStep = (letter, drawn_s, step_s) =>
   step_s && Math.abs(drawn_s / step_s - 1) > SAME_FRAC
-    ? `${letter}: a typical step, ${seconds(drawn_s)}, not the one of ${seconds(step_s)} above`
+    ? `${letter}: a typical step of ${seconds(drawn_s)}, not ${seconds(step_s)}`
     : "";
 
 /** The pipeline stages of a side, and how they are scheduled. @param {import("../../sides.js").Side} side */
@@ -107,7 +107,7 @@ export function createTimeline({ name }) {
     const expected = expectedKinds();
     const figure = timeline({ runs: found, names, phases, passes, expected, selected, colour, narrow: narrow() });
     card.explain(figure.key);
-    put(card.sub, [figure.unit, figure.folded, ...found.map(({ apart }) => apart)].filter(Boolean).join("; "));
+    put(card.sub, [figure.unit, ...found.map(({ apart }) => apart), figure.folded].filter(Boolean).join("; "));
     card.sub.title = figure.said ?? "";
     return figure;
   }

@@ -2,11 +2,11 @@
 import { select } from "../../actions.js";
 import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall } from "../../figures/waterfall.js";
 import { waterRows } from "../../figures/waterRows.js";
-import { measured, plural, quantity } from "../../format.js";
+import { measured, plural, quantity, significant } from "../../format.js";
 import { doubtOf, spreadWords, untoldWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
 import { same } from "../../scenario.js";
-import { judged, silent, unconfirmed } from "../../sides.js";
+import { judged, silent, unconfirmed, workRatio } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -15,6 +15,8 @@ import { wayBack } from "./sidesBar.js";
 
 /** @typedef {import("../../figures/waterRows.js").WaterRow} WaterRow */
 
+/** Warnings that ask for what a scenario says. */
+const ANSWERED = ["settings-unsaid"];
 const USUAL_ROWS = 9;
 const TIGHT_PX = 440;
 
@@ -206,7 +208,10 @@ export function createWaterfall({ name }) {
     if (unconfirmed(pair)) return relation;
     if (doubted) return ["peaks not known: what they differ by says nothing", relation].filter(Boolean).join("; ");
     const { a, b } = pair;
-    if (b?.fits === false) return "if B fitted";
+    const ratio = workRatio(a, b);
+    const work = ratio === 1 ? "" : `a step of B has ${significant(ratio)} × the tokens of A's`;
+    if (b?.fits === false) return ["if B fitted", work].filter(Boolean).join("; ");
+    if (work) return [work, relation].filter(Boolean).join("; ");
     if (a?.predicted && !b?.predicted && a.range_s) {
       const [low, high] = a.range_s;
       const inside = both.b >= low && both.b <= high;
@@ -216,7 +221,9 @@ export function createWaterfall({ name }) {
   }
 
   function showWarnings() {
-    const found = state.measurement?.warnings ?? [];
+    // once its scenario is known, what its file left out has been answered
+    const answered = state.measuredScenario ? ANSWERED : [];
+    const found = (state.measurement?.warnings ?? []).filter(({ code }) => !answered.includes(code));
     const text = `${plural(found.length, "warning")} of the measurement`;
     warnings.hidden = !found.length;
     warnings.replaceChildren(h("summary", { text }), warningList(found));

@@ -6,12 +6,15 @@ import { shownColumns } from "../../items.js";
 import { median } from "../../measured.js";
 import { chosenSides } from "../../sides.js";
 import { state } from "../../state.js";
-import { h, icon } from "../common/dom.js";
+import { breakable, h, icon } from "../common/dom.js";
 import { createRemove, forget } from "../common/remove.js";
 import { createScroller } from "../common/scroller.js";
 
 /** @typedef {import("../../items.js").Item} Item */
 /** @typedef {import("../../items.js").ItemColumn} ItemColumn */
+
+/** What is written as ±0 %. */
+const LEAST_DELTA = 0.0005;
 
 export function createItemTable() {
   const scroller = createScroller("Plans and measurements", "tall");
@@ -68,7 +71,7 @@ export function createItemTable() {
       },
       icon("pin"),
     );
-    const open = h("button", { type: "button", class: "link name", text: item.label, title: item.label });
+    const open = h("button", { type: "button", class: "link name", title: item.label }, breakable(item.label));
     open.onclick = () => {
       if (item.summary) acts.onopen(item);
       else {
@@ -90,7 +93,7 @@ export function createItemTable() {
         const value = item.values[key] ?? null;
         const wide = key !== "step_s" && key !== "delta";
         const kind = [!number && "text", value === null && "quiet", wide && "wide"].filter(Boolean).join(" ");
-        const better = key === "delta" && value ? (value < 0 ? " better" : " worse") : "";
+        const better = key === "delta" && Math.abs(value ?? 0) >= LEAST_DELTA ? (value < 0 ? " better" : " worse") : "";
         return h("td", {
           class: kind + better,
           text: value === null ? "–" : write(value),
@@ -174,3 +177,15 @@ export function createItemTable() {
   }
   return acts;
 }
+
+/**
+ * What the table shows, with full precision. @param {Item[]} items @param {ItemColumn[]} columns
+ * @returns {import("../../types.js").Table}
+ */
+export const itemsAsTable = (items, columns) => ({
+  columns: [
+    { title: "item", text: true },
+    ...columns.map(({ key, title, kind, number }) => ({ title: title || key, unit: kind, text: !number })),
+  ],
+  rows: items.map(({ label, values }) => [label, ...columns.map(({ key }) => values[key] ?? null)]),
+});

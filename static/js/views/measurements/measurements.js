@@ -14,7 +14,8 @@ import { createDetails } from "../common/details.js";
 import { byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { trying } from "../common/toast.js";
-import { createItemTable } from "./itemTable.js";
+import { createTableSave } from "../common/save.js";
+import { createItemTable, itemsAsTable } from "./itemTable.js";
 
 /** @param {HTMLElement} root */
 export function createMeasurements(root) {
@@ -61,6 +62,9 @@ export function createMeasurements(root) {
   const ab = h("button", { type: "button", class: "primary", text: "Open A | B", onclick: () => show("explore") });
   const load = h("button", { type: "button", class: "ghost", text: "Import" });
   load.onclick = () => byId("import").click();
+  /** @type {import("../../types.js").Table} */
+  let whole = { columns: [], rows: [] };
+  const save = createTableSave({ title: "Plans and measurements", name, tables: () => [whole] });
   const list = h(
     "section",
     { class: "card w12", id: "items" },
@@ -69,7 +73,7 @@ export function createMeasurements(root) {
       {},
       h("h3", { text: "Plans and measurements" }),
       count,
-      h("span", { class: "acts tools" }, find, h("label", {}, "Group ", group), columns, load, ab),
+      h("span", { class: "acts tools" }, find, h("label", {}, "Group ", group), columns, save, load, ab),
     ),
     table.element,
   );
@@ -119,6 +123,7 @@ export function createMeasurements(root) {
     fillGroup(all);
     fillColumns(all);
     table.update(groups, all);
+    whole = itemsAsTable(shown, table.shown(all));
     // an open table has its own figures
     if (there) chart.element.hidden = true;
     else drawChart(groups, all);

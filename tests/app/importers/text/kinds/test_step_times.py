@@ -7,6 +7,8 @@ from app.importers.text.kinds.step_times import contained_backward, describe, to
 from app.importers.text.values.figures import Findings
 from app.importers.text.values.header import column
 from estimator.scenario.measurement import Measurement
+from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.text_steps import scenario_of_text_row
 from tests.app.importers.reading import codes, one, read
 
 
@@ -320,6 +322,21 @@ def test_the_size_of_a_file_is_no_model(tmp_path):
 def test_a_column_may_say_what_ran_out_of_memory(tmp_path):
     found = rows(tmp_path, "model,micro_batch,step_time_ms,oom\ngpt2,4,120.5,False\ngpt2,8,,True\n")
     assert [(row["step_s"], row["status"]) for row in found] == [(0.1205, "ok"), (None, "oom")]
+
+
+def test_a_sentence_before_a_table_says_how_the_model_is_spread(tmp_path):
+    table = "\n\n| Model | step time (ms) |\n|---|---|\n| llama2-7b | 2500 |\n"
+    sharded = "Trained with FSDP on 8 A100 80GB, bf16, seq 2048, batch 16."
+    (row,) = rows(tmp_path, "# Results\n\n" + sharded + table)
+    assert (row["sharding"], row["gpus"], row["precision"]) == ("fsdp", 8, "bf16")
+    place = TableDevice(chip="a100-80gb-sxm", ranks=1, calibration=None, assumed={})
+    assert scenario_of_text_row({**row, "seq_len": 2048}, place).plan.sharding == "fsdp"
+    assert not any("FSDP" in said for said in place.assumed)
+    (row,) = rows(tmp_path, "All runs: tensor parallel 4, pipeline parallel 2, 8x H100." + table)
+    assert {name: row[name] for name in ("gpus", "tp", "pp")} == {"gpus": 8, "tp": 4, "pp": 2}
+    stated = "| Model | Strategy | tp | step (ms) |\n|---|---|---|---|\n| gpt2-xl | DDP | 4 | 5 |\n"
+    (row,) = rows(tmp_path, "FSDP, tensor parallel 2.\n\n" + stated)
+    assert ("sharding" in row, row["strategy"], row["tp"]) == (False, "DDP", 4)
 
 
 def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):

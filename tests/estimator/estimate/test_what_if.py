@@ -1,0 +1,107 @@
+"""What-if questions of an op list: one kernel for written-out attention, no communication, and every named change."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.estimate import what_if
+from estimator.scenario import catalog
+from estimator.scenario.breakdown import MemoryKind
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
+from tests.estimator.estimate.test_of_op_list import GPT2, LLAMA, predicted
+
+B, H, S, D = 2, 16, 512, 64
+
+
+def eager_attention(mask: tuple[int, ...] = (S, S)) -> OpList:
+    """Forward and backward of attention with its scores in memory, as PyTorch's autograd runs it."""
+    q, scores = Operand(shape=(B * H, S, D), dtype="bfloat16"), Operand(shape=(B * H, S, S), dtype="bfloat16")
+    four = Operand(shape=(B, H, S, S), dtype="float32")
+    made = [
+        ("forward", "bmm", (q, q), scores),
+        ("forward", "mul", (scores,), scores),
+        (
+            "forward",
+            "add",
+            (Operand(shape=(B, H, S, S), dtype="bfloat16"), Operand(shape=mask, dtype="bfloat16")),
+            scores,
+        ),
+        ("forward", "_to_copy", (scores,), four),
+        ("forward", "_softmax", (four,), four),
+        ("forward", "_to_copy", (four,), scores),
+        ("forward", "bmm", (scores, q), q),
+        ("backward", "bmm", (scores, q), q),
+        ("backward", "bmm", (q, q), scores),
+        ("backward", "_to_copy", (scores,), four),
+        ("backward", "_softmax_backward_data", (four, four), four),
+        ("backward", "_to_copy", (four,), scores),
+        ("backward", "mul", (scores,), scores),
+        ("backward", "bmm", (q, scores), q),
+        ("backward", "bmm", (scores, q), q),
+    ]
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    kept = Storage(bytes=B * H * S * S * 2, born=5, died=9, kind=MemoryKind.ACTIVATIONS)
+    return OpList(
+        source="trace", program="p", chip="h200-sxm", calls=calls, signatures=signatures, storages=(kept,)
+    )  # fmt: skip
+
+
+def test_scores_and_what_touches_them_are_attention():
+    breakdown = predicted(eager_attention()).breakdown_s
+    assert breakdown["matmul"] == breakdown["elementwise"] == 0
+    assert breakdown["attention"] > 0
+
+
+def test_eager_attention_becomes_one_kernel_each_way():
+    changed = what_if.with_fused_attention(eager_attention())
+    assert [changed.of(call).op for call in changed.calls] == [
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_cudnn_attention_backward",
+    ]
+    assert [call.phase for call in changed.calls] == ["forward", "backward"]
+    assert not changed.storages
+    before, after = predicted(eager_attention()), predicted(changed)
+    assert after.breakdown_s["attention"] < 0.3 * before.breakdown_s["attention"]
+    assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
+
+
+@pytest.mark.parametrize(
+    ("mask", "causal"),
+    [((S, S), True), ((B, 1, S, S), True), ((1, H, S, S), False), ((B, 1, 1, S), False)],
+    ids=["all", "each sequence", "bias of each head", "keys"],
+)
+def test_a_fused_kernel_is_causal_where_a_mask_was_both_ways(mask, causal):
+    changed = what_if.with_fused_attention(eager_attention(mask))
+    assert [changed.of(call).arguments["is_causal"] for call in changed.calls] == [causal, causal]
+    assert ("causal" in changed.assumptions[-1]) == causal
+
+
+def test_calls_that_go_leave_waits_and_storages_in_place():
+    calls = (
+        Call(kind="kernel", signature=0),
+        Call(kind="collective", signature=0, stream=1),
+        Call(kind="wait", waits_for=1),
+        Call(kind="kernel", signature=0),
+    )
+    signature = Signature(op="aten::relu", inputs=(Operand(shape=(8,), dtype="float32"),))
+    storages = (Storage(bytes=4, born=1, died=2), Storage(bytes=8, born=0, died=3), Storage(bytes=16, born=3))
+    found = OpList(
+        source="trace",
+        program="p",
+        calls=calls,
+        signatures=(signature,),
+        storages=storages,
+        streams=("default", "other"),
+    )
+    changed = what_if.without_communication(found)
+    assert [call.kind for call in changed.calls] == ["kernel", "wait", "kernel"]
+    assert changed.calls[1].waits_for == 0
+    assert changed.storages == (Storage(bytes=8, born=0, died=2), Storage(bytes=16, born=2))
+
+
+@pytest.mark.parametrize("name", what_if.CHANGES)
+def test_every_named_change_leaves_a_list_that_is_priced(name):
+    changed = what_if.CHANGES[name].of(GPT2)
+    assert predicted(changed).step_time_s > 0
+    assert catalog.chip("h200-sxm").name == changed.chip

@@ -35,6 +35,26 @@ def dit_832(batch: int) -> Made:
     return _dit(batch, heads=13, width=64, layers=11, latent=32)
 
 
+def dit_960(batch: int) -> Made:
+    """Ten blocks of 960 on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=15, width=64, layers=10, latent=32)
+
+
+def dit_704(batch: int) -> Made:
+    """Thirteen blocks of 704 on the 324 patches of a latent of 36 × 36."""
+    return _dit(batch, heads=11, width=64, layers=13, latent=36)
+
+
+def unet_160(batch: int) -> Made:
+    """Widths 160, 320 and 640 on a latent of 64 × 64."""
+    return _unet(batch, widths=(160, 320, 640), latent=64)
+
+
+def unet_256_wide(batch: int) -> Made:
+    """Widths 256, 512 and 1024 on a latent of 48 × 48."""
+    return _unet(batch, widths=(256, 512, 1024), latent=48)
+
+
 def unet_320(batch: int) -> Made:
     """Widths 320, 640 and 1280 on a latent of 48 × 48."""
     return _unet(batch, widths=(320, 640, 1280), latent=48)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,8 @@ class _Plan:
     phases: Sequence[str]
     inner: frozenset[int]
     flow: Mapping[int, Sequence[int | Operand]]
+    backwards: Sequence[int]
+    """Calls of backward, in order."""
     born: dict[int, list[int]] = field(default_factory=dict)
     by_bytes: dict[int, list[int]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
@@ -44,7 +47,8 @@ def kept(
     """
     sizes = {(index, int(moved_bytes(one))) for one, index in inner}
     taken = frozenset(at for at, one in enumerate(found.storages) if (one.born, one.bytes) in sizes)
-    plan = _Plan(found=found, phases=phases, inner=taken, flow=flow, dropped=set(taken))
+    backwards = [at for at, phase in enumerate(phases) if phase == Phase.BACKWARD]
+    plan = _Plan(found=found, phases=phases, inner=taken, flow=flow, backwards=backwards, dropped=set(taken))
     for at, one in enumerate(found.storages):
         plan.born.setdefault(one.born, []).append(at)
         plan.by_bytes.setdefault(one.bytes, []).append(at)
@@ -94,12 +98,13 @@ def _read(plan: _Plan, operand: Operand, call: int) -> int | None:
 def _is_saved(plan: _Plan, at: int) -> bool:
     """Whether a storage is in memory in backward."""
     one = plan.found.storages[at]
-    return at not in plan.dropped and (at in plan.until or one.died == NONE or _dies_in_backward(plan, one))
+    return at not in plan.dropped and (at in plan.until or one.died == NONE or _lives_in_backward(plan, one))
 
 
-def _dies_in_backward(plan: _Plan, one: Storage) -> bool:
-    last = len(plan.phases) - 1 if one.died == NONE else min(one.died, len(plan.phases)) - 1
-    return plan.phases[last] == Phase.BACKWARD
+def _lives_in_backward(plan: _Plan, one: Storage) -> bool:
+    """Whether backward begins before it dies: in it, or in the next forward, as logits that a loop's name holds do."""
+    begins = bisect_right(plan.backwards, one.born)
+    return begins < len(plan.backwards) and plan.backwards[begins] < min(one.died, len(plan.phases))
 
 
 def _bytes_for(plan: _Plan, source: int | Operand, call: int) -> float:

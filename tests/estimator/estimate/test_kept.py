@@ -84,3 +84,19 @@ def test_one_cast_for_several_products_lives_as_long_as_its_last_reader():
         ("backward", "mm", (NARROW, NARROW), WEIGHT, 7),
     ]
     assert [one for one in saved(*steps) if one[0] in (1, 3)] == [(1, NARROW_BYTES, 7)]
+
+
+def test_what_a_name_in_the_loop_holds_past_backward_is_in_memory_and_saves_the_rest():
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),  # as logits, until those of the next forward
+        ("forward", "sigmoid", (NARROW,), NARROW, 6),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 7),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),
+    ]
+    found = saved(*steps)
+    assert 1 not in [born for born, _, _ in found]
+    assert (0, NARROW_BYTES, 8) in found

@@ -307,6 +307,14 @@ SIZES = (
 )
 
 
+@pytest.mark.parametrize(("total", "step_s"), [(", total 23.4ms", 0.0234), ("", 0.0232)])
+def test_a_line_of_passes_alone_has_their_total_or_their_sum(tmp_path, total, step_s):
+    text = "".join(f"iter {at}: loss 9.01, fwd 6.1ms, bwd 13.9ms, opt 3.2ms{total}\n" for at in range(5))
+    found = one(read(tmp_path, text))
+    assert found.steps_s == pytest.approx([step_s] * 4)
+    assert found.phases_s["backward"] == pytest.approx(0.0139, rel=1e-2)
+
+
 @pytest.mark.parametrize(
     ("count", "ffn", "gated", "tied"),
     [("", 1536, False, True), ("params=13.3M ", 1536, False, False), ("n_params: 10.2M ", 1024, True, True)],

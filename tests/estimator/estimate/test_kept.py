@@ -84,3 +84,15 @@ def test_one_cast_for_several_products_lives_as_long_as_its_last_reader():
         ("backward", "mm", (NARROW, NARROW), WEIGHT, 7),
     ]
     assert [one for one in saved(*steps) if one[0] in (1, 3)] == [(1, NARROW_BYTES, 7)]
+
+
+def test_a_kernel_of_any_depth_whose_results_are_read_twice_is_looked_through_once():
+    depth = 600  # of squares: twice as many ways to each result as to the one before
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, depth + 2),
+        *[("forward", "mul", (NARROW, NARROW), NARROW, depth + 4)] * depth,
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, depth + 3),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, depth + 4),
+        ("backward", "mul", (NARROW, NARROW), NARROW, depth + 5),
+    ]
+    assert 0 < sum(0 < born <= depth for born, _, _ in saved(*steps)) < depth

@@ -84,11 +84,14 @@ _HOST = re.compile(
 _FEWEST_PREFIXED = 5
 _MOST_ODD_FRAC = 0.05
 """Of a text's letters: a shared file system leaves zeros in the log of a job that several write, or that broke off."""
-_ADAPTERS = re.compile(r"(?<![a-z])q?lora(?![a-z])(?!\w{0,20}\s?[:=]\s?(?:none|false|no|0)\b)", re.IGNORECASE)
+_ADAPTERS = re.compile(
+    r"""(?<![a-z])q?lora(?![a-z])(?!\w{0,20}["']?\s?[:=]\s?(?:none|null|false|no|0)\b)""", re.IGNORECASE
+)
 _LOOKED_AT = 200_000
 """Letters of a log in which it may say that it trains adapters."""
 _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
+_NOTHING = "no table with figures was found in this text"
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
     " to a line; or a log as it was printed: of Megatron, DeepSpeed, torchtitan, nanotron, Lightning, MLPerf, Hugging"
@@ -103,7 +106,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         return read_text(text, filename, limits, source.damage, source.headers)
     try:
         return read_text(nvidia_smi.without(text), filename, limits, source.damage, source.headers)
-    except ImportRefused:
+    except ImportRefused as refused:
+        if refused.message != _NOTHING:
+            raise
         message = "nvidia-smi says how busy a device was, not how long its work took"
         remedy = "Upload a profile, or a log with the times of steps."
         raise ImportRefused("nvidia-smi", "byte 0", message, remedy) from None
@@ -167,7 +172,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         if loop is not None and len(loop.rows) > sum(len(one.rows) for one in measurements):
             return _as_log(loop, text, limits, damage)
     if not measurements:
-        raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
+        raise ImportRefused("text", "", _NOTHING, _REMEDY)
     _share_softmax(measurements)
     measurements = _same_machine(measurements, parts)
     warnings += same_run.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-_BEGIN = re.compile(r"\s{0,200}(?:.{0,60}\n)?(?:\+-+\+\n\| NVIDIA-SMI \d|# gpu +(?:pwr|sm)\b)")
+_BEGIN = re.compile(r"\s{0,200}(?:.{0,60}\n)?(?:\+-+\+\r?\n\| NVIDIA-SMI \d|# gpu +(?:pwr|sm)\b)")
 _TABLE = re.compile(
-    r"^\+-+\+\n\| NVIDIA-SMI .*\n(?:[+|].*\n?)*(?:(?:[ \t]*\n){1,3}\+-.*\n?(?:[+|].*\n?)*)*", re.MULTILINE
+    r"^\+-+\+\r?\n\| NVIDIA-SMI .*\n(?:[+|].*\n?)*(?:(?:[ \t\r]*\n){1,3}\+-.*\n?(?:[+|].*\n?)*)*", re.MULTILINE
 )
 """Its parts begin with a rule; what else begins with a pipe is a table of somebody else."""
-_SAMPLES = re.compile(r"^(?:# .*|[ \t]*\d+(?:[ \t]+[\d.-]+){2,}[ \t]*)$\n?", re.MULTILINE)
-"""``nvidia-smi dmon``: columns of numbers under lines that name them."""
-_NAME = re.compile(r"^\|\s{1,8}\d{1,3}\s{1,4}(\S.{0,60}?)\s{2,60}(?:On|Off|N/A)\b", re.MULTILINE)
+_OF_SAMPLES = re.compile(r"^# gpu +(?:pwr|sm)\b", re.MULTILINE)
+_SAMPLES = re.compile(r"^(?:# (?:gpu|Idx) .*|[ \t]*\d+(?:[ \t]+[\d.-]+){2,}[ \t\r]*)$\n?", re.MULTILINE)
+"""``nvidia-smi dmon``: columns of numbers under lines that name them; without such a line they are somebody else's."""
+_NAME = re.compile(r"^\|\s{1,8}\d{1,3}\s{1,4}((?!N/A)\S.{0,60}?)\s{2,60}(?:On|Off|N/A)\b", re.MULTILINE)
 _HEAD_LETTERS = 2000
 
 
@@ -22,7 +23,8 @@ def begins(text: str) -> bool:
 
 def without(text: str) -> str:
     """The text with a line for each kind of device in place of its tables."""
-    return _SAMPLES.sub("", _TABLE.sub(_named, text))
+    text = _TABLE.sub(_named, text)
+    return _SAMPLES.sub("", text) if _OF_SAMPLES.search(text) else text
 
 
 def _named(table: re.Match[str]) -> str:

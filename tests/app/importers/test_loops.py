@@ -114,6 +114,9 @@ def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
     )
     found = one(read(tmp_path, internlm))
     assert (found.steps_s, found.rows[2]["tokens_per_s_per_gpu"]) == ((1.0, 1.0), 4274.45)
+    for name, column in (("dev_tok_per_s", "tokens_per_s"), ("tok_per_s_per_dev", "tokens_per_s_per_gpu")):
+        text = "".join(f"step {at} | 135 ms | {name} 24576\n" for at in range(3))
+        assert one(read(tmp_path, text)).rows[0][column] == 24576
     assert one(read(tmp_path, whole)).steps_s == (1.0,)
 
 
@@ -327,6 +330,16 @@ def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_paramete
     assert on_gpu.scenario["model"]["hidden"] == 384
 
 
+@pytest.mark.parametrize(("printed", "near"), [("124.4M", True), (124439808, True), ("inf", False), ("many", False)])
+def test_a_count_of_parameters_in_lines_of_json_may_be_printed_or_none(tmp_path, printed, near):
+    sizes = {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257, "seq_len": 1024, "parameters": printed}
+    text = "".join(json.dumps({"step": at, "step_time_s": 0.1, **sizes}) + "\n" for at in range(4))
+    found = one(read(tmp_path, text, "log.jsonl"))
+    assert (found.scenario["model"]["hidden"], found.scenario["model"]["tied_embedding"]) == (768, True)
+    said = next(w.message for w in found.warnings if w.code == "model-assumed")
+    assert ("to which its parameters come nearest" in said) == near
+
+
 def test_phases_of_steps_that_differ_add_as_they_do_in_each_step(tmp_path):
     line = "step {} forward {} ms backward {} ms optimizer {} ms step_time {} ms\n"
     parts = [(700, 640, 190), (250, 590, 50), (320, 480, 90), (180, 660, 110), (270, 470, 85)]
@@ -404,7 +417,7 @@ def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recom
 
 @pytest.mark.parametrize(("said", "warned"), [
     ("modification_type: lora", True), ("lora_rank: 4", True), ("QLoRA of gpt2", True), ("use_lora: False", False),
-    ("flora fauna exploration", False),
+    ("flora fauna exploration", False), ('{"use_lora": false}', False), ("{'lora': None}", False),
 ])  # fmt: skip
 def test_a_log_that_names_adapters_says_that_its_prediction_trains_every_weight(tmp_path, said, warned):
     found = one(read(tmp_path, said + "\n" + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))))

@@ -6,6 +6,7 @@ import marshal
 
 import pytest
 
+from app.importers.text import nvidia_smi
 from tests.app.importers.reading import REFERENCE, codes, one, read, refusal
 
 KEY_AVERAGES = """\
@@ -139,8 +140,10 @@ Sun Aug 17 00:40:32 2025
 
 +---------------------------------------------------------------------------------------+
 | Processes:                                                                            |
+|    0   N/A  N/A      1234      C   python                                  4MiB |
 +---------------------------------------------------------------------------------------+
 """
+ALIGNED = "\n# Forward alone\n\nseq_len  forward_ms  backward_ms\n128  1.5  2.5\n256  2.5  3.5\n512  3.5  4.5\n"
 
 
 @pytest.mark.parametrize(("behind", "format"), [
@@ -151,7 +154,16 @@ def test_a_job_s_log_may_begin_with_nvidia_smi_which_names_its_chip(tmp_path, be
     found = one(read(tmp_path, SMI + behind))
     assert found.origin.format == format
     assert found.device["candidates"][0]["chip"] == "a100-40gb-sxm"
-    assert refusal(tmp_path, SMI + SMI).format == "nvidia-smi"
+    for only in (SMI + SMI, SMI.replace("\n", "\r\n")):
+        assert refusal(tmp_path, only).format == "nvidia-smi"
+
+
+def test_what_stands_behind_nvidia_smi_is_as_without_it(tmp_path):
+    assert one(read(tmp_path, SMI + ALIGNED)).rows == one(read(tmp_path, ALIGNED)).rows
+    assert nvidia_smi.without(SMI).split("\n", 1)[1].strip() == "GPU: NVIDIA A100-SXM4-40GB"
+    named = "# gpu     sm    mem\n# Idx      %      %\n"
+    assert nvidia_smi.without(named + "    0     45     12\n# Results\n") == "# Results\n"
+    assert "more rows than the limit" in refusal(tmp_path, SMI + ALIGNED, rows=2).message
 
 
 def test_torch_benchmark_and_flop_counter(tmp_path):

@@ -19,6 +19,7 @@ from app.importers.text.values.figures import Findings, columns_of, printed_size
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import COURSE, model_of, settle_course
+from app.importers.text.values.precision import from_text
 from estimator.scenario import catalog
 from estimator.scenario.measurement import Warning
 
@@ -31,7 +32,6 @@ _WHOLE_STEP = re.compile(r"\b(?:train(?:ing)?|step|full)\b", re.IGNORECASE)
 _PRECISION = re.compile(
     r"\b(fp32|float32|tf32|bf16|bfloat16|fp16|float16)\b([\s+,/-]{0,3}(?:autocast|mixed|amp)\b)?", re.I
 )
-_NAMES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _MODEL = re.compile(
     r"\b([\w./-]{1,60})[ -](?:sized? )?model\b|\bmodel(?: size)?[ :=]{1,3}([\w./-]{1,60})", re.IGNORECASE
 )
@@ -132,8 +132,8 @@ def _precision_of(text: str) -> str:
     found = _PRECISION.search(text)
     if found is None:
         return ""
-    name = _NAMES.get(found[1].lower(), found[1].lower())
-    return f"{name}-amp" if found[2] and name != "fp32" else name
+    name = from_text(found[1])
+    return f"{name}-amp" if found[2] and name in ("bf16", "fp16") else name
 
 
 def _model_said(table: Table) -> str:

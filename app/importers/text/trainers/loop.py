@@ -255,7 +255,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if rate := _ANY_FLOP_RATE.match(name):
         return "flops_per_s", PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
-        each = any(word in printed + name for word in ("gpu", "dev", "rank"))
+        each = any(word in printed + name for word in ("gpu", "device", "rank")) or name.endswith("_dev")
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if (rate := _SAMPLE_RATE.search(name)) and not _OF_EACH.search(name) and not rate[1]:
         return "samples_per_s", 1.0

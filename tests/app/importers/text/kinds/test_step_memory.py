@@ -32,6 +32,11 @@ def test_each_peak_is_a_row_of_its_pass_and_precision(tmp_path, text):
     assert {"said-in-text", "course-models"} <= set(codes(found))
 
 
+def test_only_half_precisions_are_mixed(tmp_path):
+    text = WIDE.replace("bf16 autocast", "TF32 mixed").replace("Forward only, fp32", "Forward only, float16 amp")
+    assert [row["precision"] for row in one(read(tmp_path, text)).rows[:3]] == ["fp16-amp", "fp32", "tf32"]
+
+
 def test_a_peak_of_a_whole_step_is_predicted_and_that_of_a_forward_says_why_not(tmp_path):
     found = predicted_table(one(read(tmp_path, WIDE)), "h100-sxm")
     assert ["peak_bytes" in row for row in found.rows] == [False, True, True, False, True, False]

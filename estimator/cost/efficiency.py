@@ -228,7 +228,7 @@ COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pa
 and of memory do not follow it."""
 
 PRODUCTS = tuple(name for name in COMPUTE if name.startswith("gemm_"))
-"""Those of products: attention reaches half their FLOP/s and draws less."""
+"""Those of them that are rates of products: attention reaches half their FLOP/s and draws less."""
 
 CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
 """Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class
@@ -250,7 +250,7 @@ def at_rates(
     e: Efficiencies, factor: float, *, names: tuple[str, ...] = COMPUTE, low: float | None = None,
     high: float | None = None,
 ) -> Efficiencies:  # fmt: skip
-    """The same with the rates of matrix units times ``factor``, their ranges times ``low`` and ``high`` where given."""
+    """The same with the rates in ``names`` times ``factor``, their ranges times ``low`` and ``high`` where given."""
     low, high = factor if low is None else low, factor if high is None else high
     ranges = {
         name: replace(one, value=one.value * factor, low=one.low * low, high=one.high * high)

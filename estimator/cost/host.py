@@ -55,14 +55,17 @@ DTENSOR_NORM_KERNELS = 3.0
 (``host_forward_dispatches_per_kernel``), a product DTENSOR_DISPATCHES of them, and probes dispatch 3 more a product."""
 
 
+def dtensor_product_s(e: Efficiencies) -> float:
+    """Host time of DTensor's Python for one product of a pass, s: cold in a step, warm in the loop of its probes."""
+    return e.host_dtensor_s * e.host_dtensor_cold_factor
+
+
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
     """Host time of a pass for matrix products that are split over ``ranks``, beside what plain ones take.
 
-    DTensor finds the layout of every operand and result in Python, around each product, forward and backward. That
-    Python is cold in a step, whose other parts ran between, and warm in the loop that it is probed in.
+    DTensor finds the layout of every operand and result in Python, around each product, forward and backward.
     """
-    each = e.host_dtensor_s * e.host_dtensor_cold_factor
-    return where(ranks > 1, products * each, 0.0) if training.traits.dtensor else 0.0
+    return where(ranks > 1, products * dtensor_product_s(e), 0.0) if training.traits.dtensor else 0.0
 
 
 DTENSOR_DISPATCHES = 6.5
@@ -79,7 +82,7 @@ def taken_apart_s(phase: str, ops: Number, e: Efficiencies, *, compiled: bool) -
         return 0.0 * ops
     if phase == Phase.OPTIMIZER:
         return ops * e.host_dtensor_op_s
-    return ops * e.host_dtensor_s * e.host_dtensor_cold_factor / DTENSOR_DISPATCHES
+    return ops * dtensor_product_s(e) / DTENSOR_DISPATCHES
 
 
 def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:

@@ -122,7 +122,10 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 
 
 def waited_bytes(op: Op, efficiencies: Efficiencies) -> Number:
-    """Bytes of a product that its units wait for: of its operands, some, on matrix units that others fetch for."""
+    """Bytes of a product that its units wait for: its result and, of its operands, ``gemm_operands_frac``.
+
+    Vector units (fp32) fetch their operands themselves, and wait for all of them.
+    """
     if op.precision == "fp32":
         return op.bytes
     return op.bytes - op.operand_bytes * (1.0 - efficiencies.gemm_operands_frac)

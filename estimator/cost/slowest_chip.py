@@ -8,7 +8,7 @@ from estimator.cost.efficiency import PRODUCTS, Efficiencies, at_rates
 from estimator.cost.host import largest_of
 
 NODE = 8
-"""Chips of the nodes whose published steps ``whole_node_factor`` is read from."""
+"""Chips of a whole node, as of those whose published steps agree with ``whole_node_factor``."""
 
 
 def node_factor(e: Efficiencies, in_node: int) -> float:
@@ -18,10 +18,10 @@ def node_factor(e: Efficiencies, in_node: int) -> float:
 
 @lru_cache(maxsize=64)
 def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies:
-    """Return the efficiencies of the slowest of ``chips``: compute rates over 1 + spread·E[max of all normals].
+    """Return the efficiencies of the slowest of ``chips``: rates of matrix units over 1 + spread·E[max of all normals].
 
-    Those of products, times n, which falls from 1 where a node has one of them to ``whole_node_factor`` where it has
-    eight, as power and heat bind (assumed between).
+    Those of products times n as well, which falls from 1 where a node has one of them to ``whole_node_factor`` where
+    it has eight, as power and heat bind (assumed between).
     """
     near = node_factor(e, min(chips, chips_per_node))
     spread = 1.0 / (1.0 + e.chip_spread * float(largest_of(float(chips))))

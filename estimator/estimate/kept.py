@@ -15,7 +15,10 @@ from estimator.scenario.op_list import NONE, Operand, OpList, Storage
 
 @dataclass(kw_only=True)
 class _Plan:
-    """The storages of a list by the call that they were born in, those that are dropped, and how long others live."""
+    """The storages of a list by the call that they were born in, those that are dropped, and how long others live.
+
+    ``costs``: what ``_cost`` found of each call, as long as nothing else is saved.
+    """
 
     found: OpList
     phases: Sequence[str]
@@ -27,6 +30,7 @@ class _Plan:
     by_bytes: dict[int, list[int]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
     until: dict[int, int] = field(default_factory=dict)
+    costs: dict[int, tuple[float, bool]] = field(default_factory=dict)
 
 
 def kept(
@@ -59,13 +63,13 @@ def kept(
             continue
         first = _own(plan, same[one.born]) if one.born in same else None
         if first is not None and found.storages[first].died != one.died:  # else one call reads both: two tensors
-            plan.dropped.discard(first)
-            plan.until[first] = max(one.died, plan.until.get(first, 0))
+            _keep(plan, first, one.died)
             continue
         if fusion.fusible(found.of(found.calls[last]).op):
             _save(plan, one.born, ends.get(last, last) + 1)
         else:
             plan.dropped.discard(at)
+            plan.costs.clear()
     return [
         replace(one, died=max(one.died, plan.until.get(at, one.died))) if one.died != NONE else one
         for at, one in enumerate(found.storages)
@@ -73,14 +77,10 @@ def kept(
     ]
 
 
-def _results(found: OpList, call: int) -> tuple[Operand, ...]:
-    s = found.of(found.calls[call])
-    return s.outputs or s.inputs[:1]
-
-
 def _own(plan: _Plan, call: int) -> int | None:
     """The storage of a call's first result."""
-    size = int(moved_bytes(_results(plan.found, call)[0])) if _results(plan.found, call) else 0
+    results = fusion.results_of(plan.found.of(plan.found.calls[call]))
+    size = int(moved_bytes(results[0])) if results else 0
     return next((at for at in plan.born.get(call, ()) if plan.found.storages[at].bytes == size), None)
 
 
@@ -107,10 +107,18 @@ def _lives_in_backward(plan: _Plan, one: Storage) -> bool:
     return begins < len(plan.backwards) and plan.backwards[begins] < min(one.died, len(plan.phases))
 
 
+def _keep(plan: _Plan, at: int, died: int) -> None:
+    """Have a storage in memory until then, or longer where it is already."""
+    if at in plan.dropped or at not in plan.until:
+        plan.costs.clear()
+    plan.dropped.discard(at)
+    plan.until[at] = max(died, plan.until.get(at, 0))
+
+
 def _bytes_for(plan: _Plan, source: int | Operand, call: int) -> float:
-    """Bytes to save so that backward has a result, or what a kernel reads."""
+    """Bytes to save so that backward has a result, whose cost is known, or what a kernel reads."""
     if isinstance(source, int):
-        return _cost(plan, source)[0]
+        return plan.costs[source][0]
     at = _read(plan, source, call)
     if at is None or plan.found.storages[at].born < 0 or _is_saved(plan, at):
         return 0.0
@@ -119,7 +127,23 @@ def _bytes_for(plan: _Plan, source: int | Operand, call: int) -> float:
 
 
 def _cost(plan: _Plan, call: int) -> tuple[float, bool]:
-    """Bytes to save so that backward has a call's result, and whether that is the result itself."""
+    """Bytes to save so that backward has a call's result, and whether that is the result itself.
+
+    Each call that it is computed from is looked at once: a kernel may read one result many times, and have any depth.
+    """
+    waiting = [call]
+    while call not in plan.costs:
+        lacking = [one for one in plan.flow.get(waiting[-1], ()) if isinstance(one, int) and one not in plan.costs]
+        if lacking:
+            waiting += lacking
+        else:
+            of = waiting.pop()
+            plan.costs[of] = _cost_of(plan, of)
+    return plan.costs[call]
+
+
+def _cost_of(plan: _Plan, call: int) -> tuple[float, bool]:
+    """As ``_cost``, where those of the results that the call reads are known."""
     own = _own(plan, call)
     if own is not None and _is_saved(plan, own):
         return 0.0, True
@@ -131,17 +155,17 @@ def _cost(plan: _Plan, call: int) -> tuple[float, bool]:
 
 def _save(plan: _Plan, call: int, died: int) -> None:
     """Save what backward has a call's result from until then."""
-    itself = _cost(plan, call)[1]
-    if itself:
-        own = _own(plan, call)
-        if own is not None:
-            plan.dropped.discard(own)
-            plan.until[own] = max(died, plan.until.get(own, 0))
-        return
-    for source in plan.flow[call]:
-        if isinstance(source, int):
-            _save(plan, source, died)
-            continue
-        at = _read(plan, source, call)
-        if at is not None and plan.found.storages[at].born >= 0:
-            plan.until[at] = max(died, plan.until.get(at, 0))
+    waiting: list[tuple[int | Operand, int]] = [(call, call)]
+    seen: set[int] = set()
+    while waiting:
+        source, reader = waiting.pop()
+        if not isinstance(source, int):
+            at = _read(plan, source, reader)
+            if at is not None and plan.found.storages[at].born >= 0:
+                _keep(plan, at, died)
+        elif source not in seen:
+            seen.add(source)
+            if not _cost(plan, source)[1]:
+                waiting += [(one, source) for one in reversed(plan.flow[source])]
+            elif (own := _own(plan, source)) is not None:
+                _keep(plan, own, died)

@@ -48,7 +48,7 @@ A100 and H200 do 153 and 206 FLOPs a byte at bf16; torch._inductor takes the chi
 ASSUMED = (
     "Compiled regions are fused by rule: element-wise ops, reductions and norms that pass their results on to one"
     " another are one kernel, until a product takes one of them; it reads what it is given and writes what it does not"
-    " itself use up. What it does not write is not kept for backward either, as compilers compute it again."
+    " itself use up. What backward needs of the rest is computed again, from the smallest tensors that are enough."
 )
 
 
@@ -108,6 +108,11 @@ def fusible(op: str) -> bool:
     return found in POINTWISE or found in REDUCING
 
 
+def results_of(s: Signature) -> tuple[Operand, ...]:
+    """What a call leaves: its outputs, or, where it has none, its first input, which it writes in place."""
+    return s.outputs or s.inputs[:1]
+
+
 def fused(found: OpList, phases: Sequence[str]) -> Joined:
     """Join the compiled calls of each phase and stream."""
     joined = Joined()
@@ -135,7 +140,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
             if kernels_of_table(s.op) in PADDED:
                 _pad(s, index, padded, joined)
             continue
-        outputs = s.outputs or s.inputs[:1]
+        outputs = results_of(s)
         source = s.inputs[0] if s.inputs else None
         if source in copies and kernels_of_table(s.op) is elementwise.copy:
             # The same cast of the same tensor, made anew for every product in eager mode.
@@ -217,7 +222,7 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 
 
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
-    outputs = s.outputs or s.inputs[:1]
+    outputs = results_of(s)
     read: list[Operand] = []
     joined.flow[index] = tuple(
         next((by for made, by in reversed(group.results) if _same(made, one)), one) for one in s.inputs

@@ -94,9 +94,7 @@ class Sums:
 
 LAYER = "blocks.1"
 E = replace(efficiencies("hopper"), norm_frac=0.7, softmax_frac=0.8)
-"""Norms and softmaxes slower than other kernels, as on most chips: both ways must say which kernels these are.
-
-One clock, as a layer's products run at that of the whole step."""
+"""Norms and softmaxes slower than other kernels, as on most chips: both ways must say which kernels these are."""
 
 
 def layer_of(both: Both) -> tuple[dict[str, Sums], dict[str, Sums]]:

@@ -160,7 +160,7 @@ SPLIT = {
     "model": "llama3-70b",
     "cluster": {"chip": "h100-sxm", "nodes": 8},
     "plan": {"dp": 8, "tp": 8, "recompute": "full"},
-    "training": {"seq_len": 3072, "global_batch": 1024},
+    "training": {"seq_len": 4096, "global_batch": 1024},
 }
 
 

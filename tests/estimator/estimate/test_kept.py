@@ -100,3 +100,15 @@ def test_what_a_name_in_the_loop_holds_past_backward_is_in_memory_and_saves_the_
     found = saved(*steps)
     assert 1 not in [born for born, _, _ in found]
     assert (0, NARROW_BYTES, 8) in found
+
+
+def test_a_kernel_of_any_depth_whose_results_are_read_twice_is_looked_through_once():
+    depth = 600  # of squares: twice as many ways to each result as to the one before
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, depth + 2),
+        *[("forward", "mul", (NARROW, NARROW), NARROW, depth + 4)] * depth,
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, depth + 3),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, depth + 4),
+        ("backward", "mul", (NARROW, NARROW), NARROW, depth + 5),
+    ]
+    assert 0 < sum(0 < born <= depth for born, _, _ in saved(*steps)) < depth

@@ -87,7 +87,7 @@ class ThisCpu:
         if self.state != "ready" or self.share_frac >= LEAST_SHARE_FRAC:
             return {}
         said = f"{LABEL} was measured while other programs left {100 * self.share_frac:.0f} % of it"
-        return {catalog.THIS_CPU: f"{said}: its prediction says nothing. A start of the server without them mends it."}
+        return {catalog.THIS_CPU: f"{said}: its prediction says nothing. Start it again while those are idle."}
 
     def refuse_unprobed(self, scenario_json: object) -> None:
         """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""

@@ -105,8 +105,8 @@ FITTED = (
         families=("hopper", "h100", "h100-sxm"),
     ),
     Fitted(
-        what="products' clock inside steps on H200",
-        names=("power_free_factor", "power_bound_factor"),
+        what="products' rate inside steps on Hopper",
+        names=("gemm_in_step_factor",),
         families=("hopper",),
     ),
     Fitted(

@@ -146,7 +146,10 @@ def _left_out(names: Iterable[str]) -> Warning:
     every = list(names)
     more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
     shown = ", ".join(name[:30] for name in every[:_SHOWN])
-    message = f"Lists, and what is nested deeper than two objects, are no columns and were left out: {shown}{more}"
+    message = (
+        "Lists, what is nested deeper than two objects, and means beside a value of their own name are no columns and "
+        f"were left out: {shown}{more}"
+    )
     return Warning(code="values-left-out", message=message)
 
 

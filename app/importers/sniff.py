@@ -30,7 +30,6 @@ _OF_HOST = (
     "this is a profile of the host's Python alone",
     "Record what the device did as well: torch.profiler, and upload its trace (export_chrome_trace).",
 )
-_BUSY = re.compile(rb"\s{0,200}(?:.{0,60}\n)?(?:\+-+\+\n)?(?:\| NVIDIA-SMI \d|# gpu +(?:pwr|sm)\b)")
 _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
     (
         b"version https://git-lfs",
@@ -115,9 +114,6 @@ def _refuse_known(head: bytes) -> None:
     if _HTML.match(head):
         message = "this is a web page, perhaps the one that offers the file, or that asks to log in"
         raise ImportRefused("html", "byte 0", message, "Download the file itself; on GitHub that is the Raw button.")
-    if _BUSY.match(head[:2000]):
-        message = "nvidia-smi says how busy a device was, not how long its work took"
-        raise ImportRefused("nvidia-smi", "byte 0", message, "Upload a profile, or a log with the times of steps.")
     if head.startswith(b"PK"):
         if b"[Content_Types].xml" in head and not _WORKBOOK.search(head):
             message = "this is a document of an office program"
@@ -172,7 +168,7 @@ def _json(head: bytes) -> str:
         return "golden-values"
     if not is_list and {"schema", "nodes"}.issubset(names):
         return "chakra"
-    if not is_list and "log_history" in names:
+    if not is_list and ("log_history" in names or {"train_runtime", "train_steps_per_second"}.issubset(names)):
         return "trainer-state"
     if not is_list and {"segments", "device_traces"}.intersection(names):
         return "snapshot"

@@ -58,7 +58,7 @@ assert set(ORDER) == set(CONSTANTS) == set(GROUPS)
 
 TILED = {"products": "gemm_matrix_tiles", "tf32 products": "gemm_tf32_tiles", "fp32 products": "gemm_vector_tiles"}
 
-PRODUCTS, FREE = "gemm_matrix_frac", "power_free_factor"
+PRODUCTS, FREE = "gemm_matrix_frac", "gemm_in_step_factor"
 
 LEAST_RESIDUAL_FRAC = 0.01
 """No constant is known better: clocks and temperatures move by as much from one day to the next."""
@@ -105,14 +105,13 @@ class Calibration:
 
 
 def at_highest_clock(base: Efficiencies, e: Efficiencies) -> Range:
-    """The factor that leaves products in steps at the catalogue's rate where power does not bind.
+    """The factor that leaves products in steps at the catalogue's rate.
 
-    Products alone are at the power limit, where chips of a kind differ (0.80 to 0.86 of peak by the probes of two H200
-    and an H100); the highest clock, at which they run between other kernels, is taken to be the same on all (0.85 to
-    0.87, from the products of those hosts' steps: tests/reference/h200_programs, h100_programs).
+    Products in a row are at the power limit, where chips of a kind differ (0.80 to 0.84 of peak by the probes of six
+    hosts); the highest clock, at which they run between other kernels, is taken to be the same on all.
     """
     inherited = base.ranges[FREE]
-    value = max(base.gemm_matrix_frac * base.power_free_factor / e.gemm_matrix_frac, 1.0)
+    value = max(base.gemm_matrix_frac * base.gemm_in_step_factor / e.gemm_matrix_frac, 1.0)
     by = value / inherited.value
     source = f"the catalogue's rate at the highest clock over {PRODUCTS}"
     return replace(inherited, value=value, low=inherited.low * by, high=inherited.high * by, source=source)
@@ -184,7 +183,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
             tables.pop(TILED.get(group, ""), None)
             continue
         e = fitted
-    if PRODUCTS in ranges and base.power_free_factor > 1.0:
+    if PRODUCTS in ranges and base.gemm_in_step_factor > 1.0:
         ranges[FREE] = at_highest_clock(base, e)
         counts[FREE], residuals[FREE] = counts[PRODUCTS], residuals[PRODUCTS]
     measurements = [source.measurement for source in sources]

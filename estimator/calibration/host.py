@@ -23,7 +23,8 @@ SPREAD_FRAC = 0.25
 
 COLD_FACTOR = 2.5
 """In a step, whose other parts drive it out of the caches, a runtime's Python takes up to so many times what it takes
-in a loop (FSDP2 and tensor parallel steps of small layers on two H200 hosts: 1.3 to 2.4)."""
+in a loop (FSDP2 and tensor parallel steps of small layers on two H200 hosts: 1.3 to 2.4). DTensor's has a factor of
+its own, host_dtensor_cold_factor."""
 
 TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
 """Ops that the small model of four blocks in fp32 dispatches, for probes made before they were counted."""
@@ -64,7 +65,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
             return
         value = statistics.median(values)
         off = max(SPREAD_FRAC, *(abs(one / value - 1) for one in values))
-        most = COLD_FACTOR - 1 if name in RUNTIMES else off
+        most = COLD_FACTOR - 1 if name in RUNTIMES and name != "host_dtensor_s" else off
         source = f"probes: {counted(len(values), 'difference')} of {what}"
         found[name] = Fitted(
             range=Range(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.price import Priced, price
+from estimator.cost.price import Priced, price, waited_bytes
 from estimator.operations.op import Op
-from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.units import Number
@@ -27,8 +27,6 @@ PLACES = {
 """Of each category that a network's ops have."""
 PRODUCTS = PLACE[Category.MATMUL, "gemm"]
 KERNELS = PLACE[Category.ELEMENTWISE, "kernels"]
-ON_MATRIX_UNITS = tuple(place for (_, kind), place in PLACE.items() if kind != "kernels")
-"""What draws a chip's power."""
 PRODUCTS_AND_ATTENTION = tuple(place for category in ARITHMETIC for place in PLACES[category])
 """What has products, with the kernels that stand between them: all that is not plain traffic of memory."""
 
@@ -75,53 +73,31 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
                 products_again=again)  # fmt: skip
 
 
-def at_clock(parts: Sequence[tuple[Work, Number]], e: Efficiencies) -> list[Work]:
-    """The parts of a rank, each as often as it runs, at the clock that their products leave the chip."""
-    if one_clock(e):
-        return [work for work, _ in parts]
-    busy, every = (
-        sum((_seconds(work, of) * times for work, times in parts), start=0.0)
-        for of in (ON_MATRIX_UNITS, tuple(PLACE.values()))
-    )
-    factor = clock_factor(busy / maximum(every, 1e-30), e)
-    return [_products_at(work, factor, e) for work, _ in parts]
+def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:
+    """The parts of a rank with their products as fast as inside steps."""
+    return list(parts) if as_alone(e) else [_products_in_step(work, e) for work in parts]
 
 
-def one_clock(e: Efficiencies) -> bool:
+def as_alone(e: Efficiencies) -> bool:
     """Whether products run inside steps as they do alone."""
-    return e.lower_bound or e.power_free_factor == e.power_bound_factor == 1.0
-
-
-def clock_factor(share: Number, e: Efficiencies) -> Number:
-    """Rate of products on matrix units inside a step, over that of the same products alone.
-
-    Matrix units draw more power than anything else: a chip whose device time they fill lowers its clock, one that
-    spends the time between them on memory keeps it. The factor falls from ``power_free_factor`` to
-    ``power_bound_factor`` as products and attention go from ``power_free_frac`` to ``power_bound_frac`` of forward's
-    and backward's device time (NVIDIA H200, clocks and kernel tables of 23 steps: 0.88 of peak at 1980 MHz, 0.77 at
-    1740).
-    """
-    far = minimum(maximum((share - e.power_free_frac) / (e.power_bound_frac - e.power_free_frac), 0.0), 1.0)
-    return e.power_free_factor + (e.power_bound_factor - e.power_free_factor) * far
+    return e.lower_bound or e.gemm_in_step_factor == 1.0
 
 
 def at_factor(one: Priced, factor: Number, e: Efficiencies) -> Priced:
     """A product on matrix units at ``factor`` times its rate, as far as that binds it; anything else as it is.
 
-    Of (compute^p + memory^p)^(1/p) the share compute^p / (compute^p + memory^p) follows the rate.
+    Of (compute^p + waited^p)^(1/p) the share compute^p / (compute^p + waited^p) follows the rate.
     """
     if one.op.kind != "gemm" or one.op.category != Category.MATMUL or one.op.precision == "fp32":
         return one
-    bound = 1.0 / (1.0 + (one.memory_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)
-    return replace(one, seconds=one.seconds * (1.0 + bound * (1.0 / factor - 1.0)), compute_s=one.compute_s / factor)
+    waited_s = one.memory_s * waited_bytes(one.op, e) / maximum(one.op.bytes, 1e-30)
+    bound = 1.0 / (1.0 + (waited_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)
+    seconds = maximum(one.seconds * (1.0 + bound * (1.0 / factor - 1.0)), one.memory_s)
+    return replace(one, seconds=seconds, compute_s=one.compute_s / factor)
 
 
-def _seconds(work: Work, places: Sequence[int]) -> Number:
-    return sum((work.seconds[direction][place] for direction in DIRECTIONS for place in places), start=0.0)
-
-
-def _products_at(work: Work, factor: Number, e: Efficiencies) -> Work:
-    priced = tuple(at_factor(one, factor, e) for one in work.priced)
+def _products_in_step(work: Work, e: Efficiencies) -> Work:
+    priced = tuple(at_factor(one, e.gemm_in_step_factor, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
     for before, after in zip(work.priced, priced, strict=True):
         if after is not before:

@@ -69,10 +69,8 @@ class Efficiencies:
     gemm_split_factor: float
     gemm_split_depth: float
     gemm_overlap_power: float
-    power_free_factor: float
-    power_bound_factor: float
-    power_free_frac: float
-    power_bound_frac: float
+    gemm_operands_frac: float
+    gemm_in_step_factor: float
     attention_frac: float
     attention_flash_frac: float
     attention_flash1_frac: float
@@ -127,6 +125,7 @@ class Efficiencies:
     host_fsdp_forward_s: float
     host_fsdp_backward_s: float
     host_dtensor_s: float
+    host_dtensor_cold_factor: float
     host_dtensor_op_s: float
     host_dtensor_value_s: float
     host_graph_forward_s: float
@@ -228,6 +227,9 @@ COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pa
 """Rates of matrix units, whose power sets a chip's clock; those of vector units (0.4 % among four H200 hosts' probes)
 and of memory do not follow it."""
 
+PRODUCTS = tuple(name for name in COMPUTE if name.startswith("gemm_"))
+"""Those of products: attention reaches half their FLOP/s and draws less."""
+
 CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
 """Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class
 architectural design constraint, IEEE Computer 34(4)): f³. Largest: a third of the power does not fall with the clock.
@@ -244,15 +246,18 @@ def under_power_limit(e: Efficiencies, limit_frac: float) -> Efficiencies:
     )
 
 
-def at_rates(e: Efficiencies, factor: float, *, low: float | None = None, high: float | None = None) -> Efficiencies:
+def at_rates(
+    e: Efficiencies, factor: float, *, names: tuple[str, ...] = COMPUTE, low: float | None = None,
+    high: float | None = None,
+) -> Efficiencies:  # fmt: skip
     """The same with the rates of matrix units times ``factor``, their ranges times ``low`` and ``high`` where given."""
     low, high = factor if low is None else low, factor if high is None else high
     ranges = {
         name: replace(one, value=one.value * factor, low=one.low * low, high=one.high * high)
-        for name in COMPUTE
+        for name in names
         for one in [e.ranges[name]]
     }
-    changed: dict[str, Any] = {name: getattr(e, name) * factor for name in COMPUTE}
+    changed: dict[str, Any] = {name: getattr(e, name) * factor for name in names}
     return replace(e, ranges={**e.ranges, **ranges}, **changed)
 
 
@@ -272,18 +277,17 @@ def ideal(e: Efficiencies) -> Efficiencies:
     changed |= {
         "contention_frac": 0.0,
         "contention_megatron_frac": 0.0,
+        "host_dtensor_cold_factor": 1.0,
         "host_spread": 0.0,
         "chip_spread": 0.0,
         "whole_node_factor": 1.0,
+        "gemm_in_step_factor": 1.0,
         # Attention computes what is visible, at one rate
         "attention_tile": 1.0,
         "attention_tail_blocks": 0.0,
         "attention_row_cycles": 0.0,
         "attention_backward_row_cycles": 0.0,
         "attention_backward_half_width": e.attention_half_width,
-        # Where a curve bends, no share of a peak
-        "power_free_frac": e.power_free_frac,
-        "power_bound_frac": e.power_bound_frac,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
         "looped_softmax_elements_per_unit_cycle": 1e6,

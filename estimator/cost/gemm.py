@@ -18,6 +18,7 @@ def gemm_s(
     n: Number,
     k: Number,
     bytes: Number,
+    waited_bytes: Number,
     flops_per_s: float,
     compute_units: float,
     memory_bytes_per_s: float,
@@ -29,17 +30,19 @@ def gemm_s(
 ) -> Number:
     """Time of ``batch`` products (m × k)·(k × n).
 
-    t = start + ((waves · tile)^p + (bytes / bandwidth)^p)^(1/p), where waves = ceil(s · tiles / units), one tile takes
-    2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library picks the tile that finishes first. Where
-    the tiles leave units idle, s = floor(units / tiles) of them share k, each at least ``split_depth`` of it, and write
-    s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes longer than ``split_factor`` times what it
-    would at that rate. ``overlap_power`` is p: the result is written while the unit waits, so compute and memory
-    overlap in part; infinity would be a plain maximum.
+    t = start + max(((waves · tile)^p + (waited / bandwidth)^p)^(1/p), bytes / bandwidth), where waves =
+    ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library
+    picks the tile that finishes first. Where the tiles leave units idle, s = floor(units / tiles) of them share k, each
+    at least ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes
+    longer than ``split_factor`` times what it would at that rate. Operands are fetched for the next steps while the
+    unit multiplies; ``waited_bytes`` are those that it waits for, the result's above all. ``overlap_power`` is p: other
+    tiles' products hide them in part; infinity would be a plain maximum. No product is faster than all its ``bytes``.
     """
     memory_and_splits = (memory_bytes_per_s, split_factor, split_depth)
     compute = _compute_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, *memory_and_splits)
-    memory = bytes / memory_bytes_per_s
-    return start_s + (compute**overlap_power + memory**overlap_power) ** (1.0 / overlap_power)
+    waited = waited_bytes / memory_bytes_per_s
+    together = (compute**overlap_power + waited**overlap_power) ** (1.0 / overlap_power)
+    return start_s + maximum(together, bytes / memory_bytes_per_s)
 
 
 def _tiled_s(

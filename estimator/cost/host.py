@@ -58,9 +58,11 @@ DTENSOR_NORM_KERNELS = 3.0
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
     """Host time of a pass for matrix products that are split over ``ranks``, beside what plain ones take.
 
-    DTensor finds the layout of every operand and result in Python, around each product, forward and backward.
+    DTensor finds the layout of every operand and result in Python, around each product, forward and backward. That
+    Python is cold in a step, whose other parts ran between, and warm in the loop that it is probed in.
     """
-    return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
+    each = e.host_dtensor_s * e.host_dtensor_cold_factor
+    return where(ranks > 1, products * each, 0.0) if training.traits.dtensor else 0.0
 
 
 DTENSOR_DISPATCHES = 6.5
@@ -75,7 +77,9 @@ def taken_apart_s(phase: str, ops: Number, e: Efficiencies, *, compiled: bool) -
     """
     if compiled:
         return 0.0 * ops
-    return ops * (e.host_dtensor_op_s if phase == Phase.OPTIMIZER else e.host_dtensor_s / DTENSOR_DISPATCHES)
+    if phase == Phase.OPTIMIZER:
+        return ops * e.host_dtensor_op_s
+    return ops * e.host_dtensor_s * e.host_dtensor_cold_factor / DTENSOR_DISPATCHES
 
 
 def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:

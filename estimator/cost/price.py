@@ -101,6 +101,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         n=op.n,
         k=op.k,
         bytes=op.bytes,
+        waited_bytes=waited_bytes(op, efficiencies),
         flops_per_s=rate,
         compute_units=chip.compute_units,
         memory_bytes_per_s=memory,
@@ -118,6 +119,13 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         memory_s=op.bytes / memory,
         launch_s=0.0,
     )
+
+
+def waited_bytes(op: Op, efficiencies: Efficiencies) -> Number:
+    """Bytes of a product that its units wait for: of its operands, some, on matrix units that others fetch for."""
+    if op.precision == "fp32":
+        return op.bytes
+    return op.bytes - op.operand_bytes * (1.0 - efficiencies.gemm_operands_frac)
 
 
 def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:

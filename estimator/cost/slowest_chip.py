@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from estimator.cost.efficiency import Efficiencies, at_rates
+from estimator.cost.efficiency import PRODUCTS, Efficiencies, at_rates
 from estimator.cost.host import largest_of
 
 NODE = 8
@@ -12,18 +12,18 @@ NODE = 8
 
 
 def node_factor(e: Efficiencies, in_node: int) -> float:
-    """Rate of matrix units in a node of so many busy chips, over one's alone: 1 to ``whole_node_factor`` of eight."""
+    """Rate of products in a node of so many busy chips, over one's alone: 1 to ``whole_node_factor`` of eight."""
     return 1.0 - (1.0 - e.whole_node_factor) * (min(in_node, NODE) - 1) / (NODE - 1)
 
 
 @lru_cache(maxsize=64)
 def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies:
-    """Return the efficiencies of the slowest of ``chips``: compute rates times n / (1 + spread·E[max of all normals]).
+    """Return the efficiencies of the slowest of ``chips``: compute rates over 1 + spread·E[max of all normals].
 
-    n falls from 1 where a node has one of them to ``whole_node_factor`` where it has eight, as power and heat bind
-    (assumed between).
+    Those of products, times n, which falls from 1 where a node has one of them to ``whole_node_factor`` where it has
+    eight, as power and heat bind (assumed between).
     """
-    factor = node_factor(e, min(chips, chips_per_node)) / (1.0 + e.chip_spread * float(largest_of(float(chips))))
-    if factor == 1.0:
-        return e
-    return at_rates(e, factor)
+    near = node_factor(e, min(chips, chips_per_node))
+    spread = 1.0 / (1.0 + e.chip_spread * float(largest_of(float(chips))))
+    e = at_rates(e, near, names=PRODUCTS) if near != 1.0 else e
+    return at_rates(e, spread) if spread != 1.0 else e

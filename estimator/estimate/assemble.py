@@ -11,7 +11,7 @@ from estimator.communication.data import shares
 from estimator.communication.in_line import block_messages, edge_messages
 from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
-from estimator.cost.device_time import Work, at_clock, attention_s, device_s, products_s, work_of
+from estimator.cost.device_time import Work, attention_s, device_s, in_steps, products_s, work_of
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
 from estimator.cost.slowest_chip import of_slowest
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
@@ -113,9 +113,8 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
 def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
     ops = network(d)
     embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
-    edges = (work_of(ops.embedding, chip, e), 1.0), (work_of(ops.head, chip, e), 1.0)
-    parts = *((work_of(block.ops, chip, e), float(block.layers)) for block in ops.blocks), *edges
-    *blocks, embedding, head = at_clock(parts, e)
+    edges = work_of(ops.embedding, chip, e), work_of(ops.head, chip, e)
+    *blocks, embedding, head = in_steps((*(work_of(block.ops, chip, e) for block in ops.blocks), *edges), e)
     return Rank(
         d=d,
         ops=ops,

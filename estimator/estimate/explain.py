@@ -115,7 +115,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
     near = node_factor(e, in_node)
     if near < 1.0:
         found.append(
-            f"Of that, matrix units have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
+            f"Of that, products have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
             " work for long in one node."
         )
     if not training.fused:
@@ -200,7 +200,7 @@ def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: flo
     training, plan = scenario.training, scenario.plan
     if plan.tp == 1 or not training.traits.dtensor or not e.host_dtensor_s:
         return []
-    product_s = e.host_dtensor_s
+    product_s = e.host_dtensor_s * e.host_dtensor_cold_factor
     norms = f", and {seconds(product_s / DTENSOR_NORM_KERNELS)} a kernel of a norm" if plan.sequence_parallel else ""
     mean = " on the mean host" if slower > 1.0 else ""
     again = "" if plan.recompute == "none" else ", and once more where they are recomputed"

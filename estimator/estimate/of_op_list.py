@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
 from estimator.estimate.interval import quadrature
+from estimator.estimate.kept import kept
 from estimator.estimate.op_list_report import (
     assumptions_of,
     collectives_of,
@@ -28,7 +28,6 @@ from estimator.estimate.report import MemoryOfStage
 from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
-from estimator.operations.aten.operands import moved_bytes
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
@@ -49,10 +48,11 @@ def cluster_for(found: OpList, chip: str = "") -> Cluster:
         remedy = "Name the chip that it is to be priced on, a key of the catalogue."
         raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
     one = catalog.chip(chip or found.chip)
-    nodes = -(-found.world_size // one.chips_per_node)
+    per_node = max(found.world_size, 1) if one.kind == "cpu" else one.chips_per_node  # ranks of a CPU share one host
+    nodes = -(-found.world_size // per_node)
     return Cluster(
         chip=one,
-        chips_per_node=one.chips_per_node,
+        chips_per_node=per_node,
         nodes=nodes,
         link=catalog.link(one.link),
         network=catalog.link(one.network),
@@ -160,7 +160,7 @@ def memory_of(one: Passage) -> Memory:
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
-    storages = _kept(priced)
+    storages = kept(found, priced.phases, priced.inner, priced.flow, ends=priced.ends, same=priced.same)
     segments = one.cluster.chip.kind != "cpu"
     units = one.cluster.chip.compute_units if segments else 0.0
     own = [int(workspace_bytes_of(s, units)) for s in found.signatures]
@@ -194,28 +194,6 @@ def memory_of(one: Passage) -> Memory:
         stages=(stage,),
         curve=_curve(held, one.order, one.queue),
     )
-
-
-def _kept(priced: Recorded) -> list[Storage]:
-    """The storages that are written; those from which a kernel computes others again live until it has run."""
-    storages = [one for one in priced.found.storages if not _is_unwritten(priced, one)]
-    for operand, first, last in priced.sources:
-        size = int(moved_bytes(operand))
-        alike = [at for at, one in enumerate(storages)
-                 if one.bytes == size and one.born < first and (one.died == NONE or one.died >= first)]  # fmt: skip
-        if alike:
-            at = max(alike, key=lambda at: storages[at].born)
-            if storages[at].died != NONE:
-                storages[at] = replace(storages[at], died=max(storages[at].died, last + 1))
-    return storages
-
-
-def _is_unwritten(priced: Recorded, one: Storage) -> bool:
-    """Whether a storage is a result of a call that keeps its own out of memory, and not what was made before that."""
-    if one.born not in priced.unwritten:
-        return False
-    results = priced.found.of(priced.found.calls[one.born]).outputs
-    return any(int(moved_bytes(result)) == one.bytes for result in results)
 
 
 def _moment(found: OpList, held: MemoryTimeline) -> str:

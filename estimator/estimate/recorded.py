@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
-from estimator.cost.device_time import at_factor, clock_factor, one_clock
+from estimator.cost.device_time import as_alone, at_factor
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
@@ -56,9 +56,9 @@ class CallWork:
 class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
-    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
-    ``sources``: operands that are read a second time, with the calls that do first and last.
+    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``inner``: results that a compiled
+    kernel takes itself. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
+    ``flow``, ``ends``, ``same``: as fusion says.
     """
 
     found: OpList
@@ -66,9 +66,11 @@ class Recorded:
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
-    unwritten: frozenset[int] = frozenset()
+    inner: frozenset[tuple[Operand, int]] = frozenset()
     copies: tuple[tuple[float, int, int], ...] = ()
-    sources: tuple[tuple[Operand, int, int], ...] = ()
+    flow: Mapping[int, Sequence[int | Operand]] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    same: Mapping[int, int] = field(default_factory=dict)
 
     def work_of(self, index: int) -> CallWork:
         """The work of one call that is a kernel or a collective."""
@@ -119,24 +121,11 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 ops = joined[index] if index in joined else kernels_of(signature)
                 work.append(_kernels(ops, signature, cluster.chip, e, varied, lacking, scores, weights))
         of_call.append(at)
-    if not one_clock(e):
-        work = _at_clock(work, of_call, phases, e)
+    if not as_alone(e):
+        work = [_at_factor(one, e.gemm_in_step_factor, e) for one in work]
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
-                    sources=tuple(fusing.sources))  # fmt: skip
-
-
-def _at_clock(
-    work: Sequence[CallWork], of_call: Sequence[int], phases: Sequence[str], e: Efficiencies
-) -> list[CallWork]:
-    """The work at the clock that forward's and backward's products leave the chip."""
-    busy = every = 0.0
-    for at, phase in zip(of_call, phases, strict=True):
-        if at >= 0 and phase != Phase.OPTIMIZER and work[at].exchange is None:
-            every += work[at].seconds
-            busy += work[at].seconds * work[at].products_frac
-    factor = float(clock_factor(busy / every if every else 0.0, e))
-    return [_at_factor(one, factor, e) for one in work]
+                    inner=frozenset(fusing.inner), copies=tuple(fusing.copies),
+                    flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 
 
 def _at_factor(work: CallWork, factor: float, e: Efficiencies) -> CallWork:

@@ -55,6 +55,7 @@ class Op:
     attention kernel computes: of the score square, 1/2 under a causal mask; ``padded`` what it pads narrow values by,
     ``tile`` the queries and keys that its blocks take at most, ``side_bytes`` what the small kernels around its
     backward move. ``weight`` marks what only the gradients of weights need, so that a schedule may run it later.
+    ``operand_bytes``: of a product's bytes, those of the two matrices that it multiplies.
     ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     """
@@ -71,6 +72,7 @@ class Op:
     k: Number = 0.0
     flops: Number = 0.0
     bytes: Number = 0.0
+    operand_bytes: Number = 0.0
     stream_bytes: Number = 0.0
     reduced_bytes: Number = 0.0
     column_bytes: Number = 0.0
@@ -119,6 +121,7 @@ def gemm(
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
+    operands = batch * (m * k + k * n) * element_bytes
     return Op(
         name=name,
         layer=layer,
@@ -131,7 +134,8 @@ def gemm(
         n=n,
         k=k,
         flops=2.0 * batch * m * n * k,
-        bytes=batch * ((m * k + k * n) * element_bytes + m * n * result),
+        bytes=operands + batch * m * n * result,
+        operand_bytes=operands,
         launches=launches,
         saved_bytes=saved_bytes,
         precision=precision,

@@ -15,6 +15,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
     between_steps_s,
     host_update_s,
+    phase_wait_s,
     put_off_products_s,
     sharded_modules_s,
     slowest_rank,
@@ -140,8 +141,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     walk = maximum(0.0, walked - passes[0].lead_s)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * sum((op.launches for op in once), start=0.0)
     part = one.part
-    # A gap at every launch is no wait for the host: what a step begins with stands beside it.
-    late_s = m * (one.wait_forward_s - e.kernel_gap_s * part.launches_forward)
+    # The start of a step is in what its first micro-batch waits for the host, beside gaps at launches.
+    gap_s = e.kernel_gap_s * part.launches_forward
+    late_s, _ = phase_wait_s(part.forward_s + part.inline_forward_s + gap_s, part.host_forward_s, 0.0)
     return Step(
         critical_stage=index,
         one=one,

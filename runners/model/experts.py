@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from estimator.scenario.model import Model
-from runners.model.layers import INITIAL_STD, linear
+from runners.model.layers import INITIAL_STD, draw_from, linear
 
 WAYS = ("loop", "grouped")
 EXPERT_SEED = 1_000_003
@@ -45,7 +45,7 @@ class Experts(nn.Module):
         self.gated = model.gated_ffn
         drawn: dict[str, list[Tensor]] = {name: [] for name in shapes}
         for expert in held:
-            torch.manual_seed(seed + EXPERT_SEED * (expert + 1))
+            draw_from(seed + EXPERT_SEED * (expert + 1), factory)
             for name, shape in shapes.items():
                 drawn[name].append(nn.init.normal_(torch.empty(shape, **factory), std=INITIAL_STD))
         if way == "grouped":

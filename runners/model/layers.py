@@ -28,20 +28,35 @@ class RMSNorm(nn.Module):
         return self.weight * x.to(dtype)
 
 
+class _Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=INITIAL_STD)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class _Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=INITIAL_STD)
+
+
 def linear(inputs: int, outputs: int, bias: bool, factory: dict[str, Any]) -> nn.Linear:
     """A linear whose weights are drawn once, normally distributed."""
-    made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias, **factory)  # type: ignore[no-untyped-call]
-    nn.init.normal_(made.weight, std=INITIAL_STD)
-    if made.bias is not None:
-        nn.init.zeros_(made.bias)
-    return made
+    return _Linear(inputs, outputs, bias=bias, **factory)
 
 
 def embedding(rows: int, width: int, factory: dict[str, Any]) -> nn.Embedding:
     """An embedding drawn likewise."""
-    made: nn.Embedding = nn.utils.skip_init(nn.Embedding, rows, width, **factory)  # type: ignore[no-untyped-call]
-    nn.init.normal_(made.weight, std=INITIAL_STD)
-    return made
+    return _Embedding(rows, width, **factory)
+
+
+def draw_from(seed: int, factory: dict[str, Any]) -> None:
+    """Seed what is drawn next on the factory's device."""
+    if torch.device(factory["device"]).type in ("cpu", "meta"):
+        # before CUDA is in use, torch.manual_seed keeps a printed stack of its caller for it, each time
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def norm(model: Model, factory: dict[str, Any]) -> nn.Module:

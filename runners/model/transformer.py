@@ -23,7 +23,7 @@ from estimator.scenario.training import Training
 from runners.model.attention import Attention
 from runners.model.experts import Experts, MixtureOfExperts
 from runners.model.latent_attention import LatentAttention
-from runners.model.layers import embedding, linear, norm
+from runners.model.layers import draw_from, embedding, linear, norm
 from runners.refusals import HALF_PARAMETERS
 
 ROTARY_BASE = 10_000.0
@@ -129,18 +129,18 @@ class Transformer(nn.Module):
         self.eager = training.attention == "eager"
         self.recompute = plan.recompute_every if plan.recompute == "full" else 0
         self.length = training.seq_len // share.cp
-        seed = torch.initial_seed()
+        first = torch.initial_seed()
         self.embedding = embedding(model.vocab, model.hidden, factory) if share.embedding else None
         rows = (model.max_positions or training.seq_len) if model.position == "learned" and share.embedding else 0
         self.positions = embedding(rows, model.hidden, factory) if rows else None
         self.blocks = nn.ModuleDict()
         for index in share.blocks:
-            torch.manual_seed(seed + 1 + index)
-            self.blocks[str(index)] = Block(model, training, plan, factory, index, share, seed + 1 + index)
+            draw_from(first + 1 + index, factory)
+            self.blocks[str(index)] = Block(model, training, plan, factory, index, share, first + 1 + index)
         self.norm = norm(model, factory) if share.head else None
         self.head: nn.Linear | None = None
         if share.head:
-            torch.manual_seed(seed + (0 if model.tied_embedding else 1 + model.layers))
+            draw_from(first + (0 if model.tied_embedding else 1 + model.layers), factory)
             self.head = linear(model.hidden, model.vocab, False, factory)
             if model.tied_embedding and self.embedding is not None:
                 self.head.weight = self.embedding.weight

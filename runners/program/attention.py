@@ -6,11 +6,13 @@ Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.13, dens
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from runners.program.unimported import once_imported
@@ -246,10 +248,29 @@ def attend(
     return found[..., :wide] if more else found
 
 
+_storage_ref: Any = StorageWeakRef
+
+_added: dict[tuple[Any, ...], tuple[Any, weakref.ref[torch.Tensor]]] = {}
+"""Masks that a compiled region has made numbers of, by what they were made of."""
+
+
 def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
-    """A mask of booleans becomes zeros and −∞, by three kernels."""
+    """A mask of booleans becomes zeros and −∞, by three kernels; a compiler does so once for all layers."""
     if mask is None or mask.dtype != torch.bool:
         return mask
+    if not torch.compiler.is_compiling():
+        return _numbers(mask, dtype)
+    storage = _storage_ref(mask.untyped_storage())
+    key = (storage.cdata, tuple(mask.shape), mask.stride(), mask.storage_offset(), mask._version, dtype)
+    kept = _added.get(key)
+    made = None if kept is None or kept[0].expired() else kept[1]()
+    if made is None:
+        made = _numbers(mask, dtype)
+        _added[key] = storage, weakref.ref(made)
+    return made
+
+
+def _numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     zero = torch.scalar_tensor(0.0, dtype=dtype, device=mask.device)
     return torch.where(torch.logical_not(mask), -math.inf, zero)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as trees
 
 from runners.program import ddp, unimported
+from runners.program.devices import DEVICE
 from runners.program.recording import Recording
 
 STATED = "compiled regions are recorded as eager would run them and marked: kernels of neighbours may fuse"
@@ -34,7 +37,25 @@ def install(recording: Recording) -> None:
     anywhere.compile = compile_
     anywhere.jit.trace = _as_it_is
     nn.Module.compile = in_place  # type: ignore[method-assign]
+    _break_at_logging(recording)
     unimported.leave_alone()
+
+
+def _break_at_logging(recording: Recording) -> None:
+    """A logger's method ends a graph, as torch's compiler does not follow it: what comes next is another graph."""
+    kind: Any = logging.Logger
+    look = kind.__getattribute__
+
+    def attribute(self: Any, name: str) -> Any:
+        found = look(self, name)
+        if recording.modules.compiled and callable(found) and not look(self, "name").startswith("torch"):
+            number = torch._C._autograd._get_sequence_nr()
+            if recording.breaks[-1:] != [number]:  # one after another without an op between are one
+                recording.breaks.append(number)
+                recording.graphs += 1
+        return found
+
+    kind.__getattribute__ = attribute
 
 
 def _as_it_is(function: Any, *_: Any, **__: Any) -> Any:
@@ -49,7 +70,7 @@ def marked(function: Callable[..., Any], recording: Recording, module: nn.Module
     def run(*args: Any, **kwargs: Any) -> Any:
         with region(recording, module):
             result = function(*args, **kwargs)
-        return _together(result)
+        return _together(result, recording.breaks)
 
     return run
 
@@ -72,14 +93,19 @@ class _Outputs(torch.autograd.Function):
 _joined: Callable[..., tuple[torch.Tensor, ...]] = _Outputs.apply
 
 
-def _together(result: Any) -> Any:
-    """Return the result with its differentiable tensors as outputs of one graph."""
+def _together(result: Any, breaks: list[int]) -> Any:
+    """Return the result with its differentiable tensors as outputs of one graph, or of those that ``breaks`` parted."""
     leaves, shape = trees.tree_flatten(result)
-    found = [at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
-    if len(found) < 2:
+    graphs: dict[int, list[int]] = {}
+    for at, one in enumerate(leaves):
+        if isinstance(one, torch.Tensor) and one.grad_fn is not None:
+            graphs.setdefault(bisect.bisect(breaks, one.grad_fn._sequence_nr()), []).append(at)
+    several = [found for found in graphs.values() if len(found) > 1]
+    if not several:
         return result
-    for at, one in zip(found, _joined(*(leaves[at] for at in found)), strict=True):
-        leaves[at] = one
+    for found in several:
+        for at, one in zip(found, _joined(*(leaves[at] for at in found)), strict=True):
+            leaves[at] = one
     return trees.tree_unflatten(leaves, shape)
 
 
@@ -96,6 +122,10 @@ class region:  # noqa: N801  (a context, as torch.no_grad)
 
     def __enter__(self) -> None:
         if not self._modules.compiled:  # a region within another is part of its graph
+            self._recording.breaks.clear()
+            self._recording.cast_backward = (
+                torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else None
+            )
             self._recording.graphs += 1 if self._module is None else ddp.graphs_of(self._module)
         self._enter(1)
 
@@ -119,7 +149,7 @@ def _module_kind(recording: Recording) -> type[nn.Module]:
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             with region(recording, self._orig_mod):
                 result = self._orig_mod(*args, **kwargs)
-            return _together(result)
+            return _together(result, recording.breaks)
 
         def __getattr__(self, name: str) -> Any:
             if name == "_orig_mod":

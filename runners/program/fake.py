@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -304,6 +305,11 @@ def _patch_parameters(route: Route) -> None:
     module._apply = apply
 
 
+def _cast_as(dtype: torch.dtype | None) -> Any:
+    """The autocast under which a compiler traced the backward of its regions, which is that of their forward."""
+    return nullcontext() if dtype is None else torch.autocast(DEVICE, dtype=dtype)
+
+
 def _patch_backward(route: Route) -> None:
     graph: Any = torch.autograd.graph
     inner = graph._engine_run_backward
@@ -314,7 +320,7 @@ def _patch_backward(route: Route) -> None:
         recording.backward_begins()
         try:
             # in this thread: exceptions, as checkpointing's early stop, cannot leave one of the fake device's own
-            with route.functions, torch.autograd.set_multithreading_enabled(False):
+            with route.functions, torch.autograd.set_multithreading_enabled(False), _cast_as(recording.cast_backward):
                 return inner(*args, **kwargs)
         finally:
             recording.backward_ends()

@@ -44,6 +44,10 @@ class Recording:
         self._weight_of: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
         self._weights: list[Weight] = []
         self.dispatches = self.dtensor = self.graphs = 0
+        self.breaks: list[int] = []
+        """Numbers of autograd's first node after each break of the compiled region that ran last."""
+        self.cast_backward: torch.dtype | None = None
+        """The type of the autocast that the region ran under: its backward is compiled under the same."""
         self.bare = 0
         self.step = 0
         self.ends = self.drops = False

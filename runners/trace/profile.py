@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,17 @@ def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = No
     return profiling.events
 
 
+@contextmanager
+def _one_cycle() -> Iterator[None]:
+    """Hear no warning that events of the last cycle alone are kept.
+
+    With ``acc_events``, which spares it too, torch makes an object of every event, which nobody reads.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Profiler clears events", UserWarning)
+        yield
+
+
 class Profiling:
     """A profiler that begins now: of the steps that are told it, the first warms it up and the second is recorded.
 
@@ -57,19 +70,20 @@ class Profiling:
             schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
             on_trace_ready=self._ready,
             record_shapes=True,
-            acc_events=True,  # there is one cycle; without it torch 2.11 warns that it keeps one only
         )
-        self._profiler.start()
+        with _one_cycle():
+            self._profiler.start()
 
     def step(self) -> bool:
         """A step has ended; whether it was the one that is recorded."""
         if self.cuda:
             torch.cuda.synchronize()
-        self._profiler.step()
-        self._steps += 1
-        if self._steps < self.STEPS:
-            return False
-        self._profiler.stop()
+        with _one_cycle():
+            self._profiler.step()
+            self._steps += 1
+            if self._steps < self.STEPS:
+                return False
+            self._profiler.stop()
         return True
 
     def _ready(self, profiler: torch_profile) -> None:

@@ -18,7 +18,25 @@ import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
 export function writeUrl(how = "push") {
   const search = encode(state, state.base, state.sample);
   if (search === location.search) return;
-  history[how === "push" ? "pushState" : "replaceState"](null, "", `${location.pathname}${search}`);
+  enter(`${location.pathname}${search}`, how);
+}
+
+/**
+ * Go to an address of this page: a decision of it that can be taken back, or the same one.
+ * @param {string} address @param {"push" | "replace"} how
+ */
+export function enter(address, how = "push") {
+  const decisions = decisionsMade() + (how === "push" ? 1 : 0);
+  history[how === "push" ? "pushState" : "replaceState"]({ decisions }, "", address);
+  set({ decisions });
+}
+
+/** Entries of the history before this one that are this page's own decisions. @returns {number} */
+const decisionsMade = () => history.state?.decisions ?? 0;
+
+/** Take the last decision back; what was open before this page is not one. */
+export function undo() {
+  if (decisionsMade() > 0) history.back();
 }
 
 /** Take the state from the address bar, at the start and on back and forward. */
@@ -28,7 +46,7 @@ export function readUrl() {
   if (state.scenario && same(place.scenario, state.scenario)) place.scenario = state.scenario;
   // what a link leaves out is the usual
   const usual = { split: USUAL_SPLIT };
-  set({ ...usual, ...place, drag: null });
+  set({ ...usual, ...place, drag: null, decisions: decisionsMade() });
 }
 
 /** @param {string} view */

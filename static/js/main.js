@@ -2,7 +2,7 @@
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
  */
-import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
+import { pinScenario, readUrl, select, setWanted, show, swapSides, undo } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
 import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
@@ -202,11 +202,25 @@ async function start() {
     { keys: ["v"], does: "A and B as CSV", words: "compare export download table", act: saveAB },
     { keys: ["Ctrl K"], does: "commands: settings, sweeps, models, chips, measurements, actions" },
     { keys: ["Ctrl V"], does: "import the table in the clipboard" },
-    { keys: ["Ctrl Z"], does: "undo" },
+    { keys: ["Ctrl Z"], does: "undo", act: undo },
     { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
   const help = createHelp(shortcuts);
-  const palette = createPalette(shortcuts, {
+  const wanted = /** @type {[string, string, string][]} */ ([
+    ["cost", "search the cheapest plan", "price chips budget"],
+    ["step_time", "search the fastest plan", "quickest"],
+    ["memory", "search the plan with the least memory", "smallest"],
+  ]);
+  const searches = wanted.map(([objective, does, words]) => ({
+    keys: [],
+    does,
+    words,
+    act: () => {
+      show("search");
+      setWanted({ objective });
+    },
+  }));
+  const palette = createPalette([...shortcuts, ...searches], {
     found: () => {
       if (state.view !== "search" && state.view !== "studies") show("explore");
     },
@@ -260,7 +274,7 @@ async function start() {
     if (key === "Escape" && state.selected && !document.querySelector("dialog[open]")) select(state.selected);
     if (key === "z" && (ctrlKey || metaKey)) {
       event.preventDefault();
-      history.back();
+      undo();
     }
   });
   // another tab may have imported or measured something

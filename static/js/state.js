@@ -15,7 +15,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, study: string, table: import("./items.js").TableState,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
- *   lost: string,
+ *   lost: string, decisions: number,
  *   adapted: {scenario: Scenario, path: string, changes: import("./changes.js").CoupledChange[]} | null,
  * }} State
  */
@@ -36,6 +36,7 @@ export const state = /** @type {any} */ ({
   drag: null,
   adapted: null,
   lost: "",
+  decisions: 0,
   axes: 0,
   online: true,
   measurement: null,

@@ -30,13 +30,18 @@ def events(client, run_id: str, after: int = 0) -> list[tuple[int, dict]]:
 
 
 def until(condition, seconds: float = 180.0):
-    """Wait until ``condition`` gives something, and return it; long, as nothing but a busy machine needs it."""
+    """Wait until ``condition`` gives something, and return it; long, as nothing but a busy machine needs it.
+
+    What takes long is looked at less and less often, down to five times a second: each look asks a server.
+    """
     deadline_s = time.monotonic() + seconds
+    pause_s = 0.05
     while time.monotonic() < deadline_s:
         found = condition()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.25 * pause_s, 0.2)
     raise AssertionError(f"nothing came in {seconds} s")
 
 

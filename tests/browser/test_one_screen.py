@@ -59,7 +59,8 @@ def test_one_dialog_finds_models_chips_plans_measurements_and_actions(visit):
     for words, title in (
         ("sweep", "Sweep "), ("global batch", "Global batch"), ("bandwidth", "Sweep Memory bandwidth"),
         ("offload", "Offload to host memory"), ("compare", "A and B as CSV"), ("csv", "A and B as CSV"),
-        ("export", "save this page as a report"),
+        ("export", "save this page as a report"), ("nvlink", "What if Link bandwidth"),
+        ("what if", "What if Memory bandwidth"), ("undo", "undo"), ("cheapest", "search the cheapest plan"),
     ):  # fmt: skip
         page.keyboard.press("Control+k")
         dialog.get_by_role("textbox").fill(words)
@@ -109,6 +110,7 @@ def test_hardware_at_multiples_moves_the_step_and_the_catalogue_is_the_middle(vi
         exact.fill(typed)
         exact.press("Enter")
         expect(exact).to_have_value(wanted)
+        expect(page.locator("details.multiples .problem")).to_be_visible(visible=typed == "0")
     expect(page.locator("details.multiples")).to_contain_text("link ×25")
     expect(link).to_have_value("3")
     link.dblclick()

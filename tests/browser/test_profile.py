@@ -179,7 +179,7 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
         turn(page, look)
         settled(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= look[0]
-    # of a program that looks up no tokens samples are counted, and no sequence has a length
+    # of a program that looks up no tokens samples are counted; the controls are of another plan, which has a length
     turn(page, (1440, "light"))
     length = page.locator('#explore [data-field="training.seq_len"]')
     expect(length).to_be_visible()
@@ -187,7 +187,7 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     expect(page.locator("#tile-tokens dt span")).to_have_text("Samples/s per GPU")
     expect(page.locator("#tile-price dt span")).to_have_text("Per million samples")
     expect(page.locator("#tile-tokens dd > b")).not_to_have_text("–")
-    expect(length).to_be_hidden()
+    expect(length).to_be_visible()
 
 
 def test_the_table_sets_nothing_against_a_profile_of_unknown_scenario(visit, drop, unknown):

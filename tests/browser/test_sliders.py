@@ -182,15 +182,28 @@ def test_a_bandwidth_is_swept_and_a_link_opens_the_sweep(visit):
     # a step of more tokens is longer, and not worse for it; the sweep is of what the panel has now
     first = page.locator(f"{SWEPT} td:nth-child(3)").first.inner_text()
     wait_for_axis(page, "training.global_batch")
+    undo = page.get_by_role("button", name="Undo")
+    expect(undo).to_be_disabled()
     page.locator('[data-field="training.global_batch"] input[type=range]').press("ArrowRight")
     expect(page.locator("#step-time .sub")).to_contain_text("a step of B has 2 × the tokens of A's")
     expect(page.locator("#tile-step-time dt b")).not_to_have_class(re.compile("worse"))
     expect(page.locator(f"{SWEPT} td:nth-child(3)").first).not_to_have_text(first)
+    # what was decided here is taken back, and nothing before it
+    undo.click()
+    expect(undo).to_be_disabled()
+    expect(page.locator('[data-field="training.global_batch"] input[type=number]')).to_have_value("64")
+    page.keyboard.press("Control+z")
+    expect(card.get_by_role("heading")).to_have_text("Sweep: Memory bandwidth")
+    tokens = page.locator("#run-tokens")
+    tokens.fill("lots")
+    tokens.press("Enter")
+    expect(page.locator("#explore .problem", has_text="A number of tokens is needed")).to_be_visible()
+    expect(tokens).to_have_value("")
     # more than the peak cannot be
     page.evaluate(
         """async () => {
             const { set, state } = await import(js("state"));
-            set({ pair: { ...state.pair, b: { ...state.pair.b, mfu: 2.21 } } });
+            set({ pair: { ...state.pair, a: { ...state.pair.a, mfu: 2.21 } } });
         }"""
     )
     expect(page.locator("#tile-mfu dt b")).to_have_text("above the peak")

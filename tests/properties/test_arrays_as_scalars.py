@@ -48,8 +48,8 @@ def test_products(rows):
         "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "split_depth": 1024.0, "overlap_power": 1.5,
     }  # fmt: skip
     batch, m, n, k, moved = columns(rows)
-    found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, **machine)
-    alone = [gemm_s(batch=b, m=r, n=c, k=i, bytes=x, **machine) for b, r, c, i, x in rows]
+    found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, waited_bytes=moved / 3, **machine)
+    alone = [gemm_s(batch=b, m=r, n=c, k=i, bytes=x, waited_bytes=x / 3, **machine) for b, r, c, i, x in rows]
     assert found == pytest.approx(alone, rel=1e-12)
 
 

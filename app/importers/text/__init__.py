@@ -8,7 +8,7 @@ from types import ModuleType
 
 from app.importers.imported import Headers, Imported, ImportRefused, Limits, SeenTable
 from app.importers.source import Source
-from app.importers.text import deepflow_log, tensor_log, trainers
+from app.importers.text import deepflow_log, nvidia_smi, tensor_log, trainers
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -25,6 +25,7 @@ from app.importers.text.kinds import (
     measured_runs,
     op_sums,
     same_run,
+    step_memory,
     step_times,
     timings,
 )
@@ -47,6 +48,7 @@ KINDS: tuple[ModuleType, ...] = (
     attention,
     attention_memory,
     compile_speedups,
+    step_memory,
     step_times,
     all_reduce_lines,
     all_reduce_blocks,
@@ -59,8 +61,9 @@ KINDS: tuple[ModuleType, ...] = (
 )
 WHOLE: tuple[ModuleType, ...] = (trainers, tensor_log, deepflow_log)
 """Readers of texts that are one thing from end to end, before any is searched for tables."""
-DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
-                ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums, timings}  # fmt: skip
+DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_memory, step_times, all_reduce_lines,
+                all_reduce_blocks, ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums,
+                timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
 VAGUE_KINDS = {generic, timings}
 """What lines of a log may be taken for: a log with more steps than those have rows is none of them."""
@@ -79,8 +82,16 @@ _HOST = re.compile(
 )
 """A plain word is none: ``step: 1`` and ``forward: 1.2 ms`` are what a line says."""
 _FEWEST_PREFIXED = 5
+_MOST_ODD_FRAC = 0.05
+"""Of a text's letters: a shared file system leaves zeros in the log of a job that several write, or that broke off."""
+_ADAPTERS = re.compile(
+    r"""(?<![a-z])q?lora(?![a-z])(?!\w{0,20}["']?\s?[:=]\s?(?:none|null|false|no|0)\b)""", re.IGNORECASE
+)
+_LOOKED_AT = 200_000
+"""Letters of a log in which it may say that it trains adapters."""
 _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
+_NOTHING = "no table with figures was found in this text"
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
     " to a line; or a log as it was printed: of Megatron, DeepSpeed, torchtitan, nanotron, Lightning, MLPerf, Hugging"
@@ -90,7 +101,17 @@ _REMEDY = (
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
-    return read_text(_decoded(source), filename, limits, source.damage, source.headers)
+    text = _decoded(source)
+    if not nvidia_smi.begins(text):
+        return read_text(text, filename, limits, source.damage, source.headers)
+    try:
+        return read_text(nvidia_smi.without(text), filename, limits, source.damage, source.headers)
+    except ImportRefused as refused:
+        if refused.message != _NOTHING:
+            raise
+        message = "nvidia-smi says how busy a device was, not how long its work took"
+        remedy = "Upload a profile, or a log with the times of steps."
+        raise ImportRefused("nvidia-smi", "byte 0", message, remedy) from None
 
 
 def read_text(text: str, filename: str, limits: Limits, damage: str = "", headers: Headers | None = None) -> Imported:
@@ -151,7 +172,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         if loop is not None and len(loop.rows) > sum(len(one.rows) for one in measurements):
             return _as_log(loop, text, limits, damage)
     if not measurements:
-        raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
+        raise ImportRefused("text", "", _NOTHING, _REMEDY)
     _share_softmax(measurements)
     measurements = _same_machine(measurements, parts)
     warnings += same_run.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
@@ -193,6 +214,9 @@ def _as_log(log: Measurement, text: str, limits: Limits, damage: str) -> Importe
     _check_size(len(log.rows), limits, 1)
     if (log.scenario or log.steps_s) and not log.device:
         log = dataclasses.replace(log, device={"candidates": candidates(log.rows, text.splitlines())})
+    if (log.scenario or log.steps_s) and _ADAPTERS.search(text[:_LOOKED_AT]):
+        message = "The log names LoRA, which a scenario has not: its prediction is of a step that trains every weight"
+        log = dataclasses.replace(log, warnings=(*log.warnings, Warning(code="adapters", message=message)))
     return Imported(measurements=(log,), warnings=(*_file_warnings(damage, Document(blocks=())), *log.warnings))
 
 
@@ -231,9 +255,9 @@ def _refuse_predictions(document: Document) -> None:
 
 def _decoded(source: Source) -> str:
     text = source.read("text").decode("utf-8-sig", "replace")
-    if text.count("\ufffd") > 0.05 * len(text) or "\x00" in text:
+    if any(text.count(odd) > _MOST_ODD_FRAC * len(text) for odd in ("\ufffd", "\x00")):
         raise ImportRefused("binary", "", "this is neither text nor a known binary format", _REMEDY)
-    return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
+    return re.sub(r"\x00|\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
 
 
 def _share_softmax(measurements: list[Measurement]) -> None:

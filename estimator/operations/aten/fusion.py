@@ -58,24 +58,29 @@ class Joined:
 
     ``kernels``: of each group at its last member, none at its others, and of padded products; other calls are not in
     it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
-    calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
-    unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
-    of results that are in memory, and of those that are not, with the end, phase and operands of their kernel and the
-    number of the forward that made them first, ``forwards`` of them so far: each micro-batch has results of its own.
-    ``by_products``: sizes and types of products' results; ``read_later``: those that a later phase reads from memory;
-    ``first``: the first result of each that a kernel makes and does not write, with its call and the kernel's last.
+    calls that it is made for and that reads it last. ``inner``: results, each with its call, that a call of the same
+    kernel takes, whether they are written for backward or not. ``flow``: what each call reads, results of calls of its
+    kernel or operands from memory; ``ends``: the last call of its kernel; ``same``: casts that are made once, each with
+    the first. ``written``, ``origins``: sizes and types of results that are in memory, and of those that are not, with
+    the phase and operands of their kernel and the number of the forward that made them first, ``forwards`` of them so
+    far: each micro-batch has results of its own. ``by_products``: sizes and types of products' results;
+    ``read_later``: those that a later phase reads from memory; ``first``: the first result of each that a kernel makes
+    and does not write, with its call and the kernel's last.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
     unwritten: set[int] = field(default_factory=set)
     copies: list[tuple[float, int, int]] = field(default_factory=list)
-    sources: list[tuple[Operand, int, int]] = field(default_factory=list)
     written: set[tuple[int, str]] = field(default_factory=set)
     by_products: set[tuple[int, str]] = field(default_factory=set)
     read_later: set[tuple[int, str]] = field(default_factory=set)
     first: list[tuple[tuple[int, str], int, Operand, int]] = field(default_factory=list)
-    origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...], int]] = field(default_factory=dict)
+    origins: dict[tuple[int, str], tuple[str, tuple[Operand, ...], int]] = field(default_factory=dict)
     forwards: int = 0
+    flow: dict[int, tuple[int | Operand, ...]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    same: dict[int, int] = field(default_factory=dict)
+    inner: set[tuple[Operand, int]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -87,13 +92,13 @@ class _Group:
     read: list[Operand] = field(default_factory=list)
     open: list[tuple[Operand, int]] = field(default_factory=list)
     made: set[tuple[int, str]] = field(default_factory=set)
-    again: list[tuple[Operand, int]] = field(default_factory=list)
     flops: float = 0.0
     looped: float = 0.0
     gelus: float = 0.0
     drawn: list[Operand] = field(default_factory=list)
     reduces: bool = False
     names: list[str] = field(default_factory=list)
+    results: list[tuple[Operand, int]] = field(default_factory=list)
     first: dict[tuple[int, str], tuple[int, Operand]] = field(default_factory=dict)
 
 
@@ -107,7 +112,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
     """Join the compiled calls of each phase and stream."""
     joined = Joined()
     groups: list[_Group] = []
-    copies: dict[Operand, set[Signature]] = {}
+    copies: dict[Operand, dict[Signature, int]] = {}
     padded: dict[tuple[int, str], int] = {}
     state = ("", -1)
     for index, call in enumerate(found.calls):
@@ -118,6 +123,9 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
             padded = {}
         if call.kind != "kernel" or not call.compiled:
             continue
+        if call.graphs:
+            _close(groups, joined)
+            groups = []
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
@@ -134,11 +142,13 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
             if s in copies[source]:
                 joined.kernels[index] = []
                 joined.unwritten.add(index)
+                joined.same[index] = copies[source][s]
+                joined.inner |= {(one, index) for one in outputs}
                 continue
-            copies[source].add(s)
+            copies[source][s] = index
         _add(_group_of(groups, s, phases[index]), s, index, joined)
         for one in outputs:
-            copies[one] = set()
+            copies[one] = {}
     _close(groups, joined)
     _write_what_is_read_later(joined)
     return joined
@@ -171,13 +181,13 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
         group.open += one.open
         group.made |= one.made
         group.first = one.first | group.first
-        group.again += one.again
         group.flops += one.flops
         group.looped = max(group.looped, one.looped)
         group.gelus += one.gelus
         group.drawn += one.drawn
         group.reduces |= one.reduces
         group.names += one.names
+        group.results = sorted(group.results + one.results, key=lambda pair: pair[1])
     groups[:] = [one for one in groups if one not in others]
     return group
 
@@ -209,19 +219,22 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = s.outputs or s.inputs[:1]
     read: list[Operand] = []
+    joined.flow[index] = tuple(
+        next((by for made, by in reversed(group.results) if _same(made, one)), one) for one in s.inputs
+    )
+    group.results += [(one, index) for one in outputs]
     for one in s.inputs:
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
             group.open.remove(maker)
             joined.unwritten.add(maker[1])
+            joined.inner.add(maker)
             continue
         key = count(one), one.dtype
-        at, phase, sources, _ = joined.origins.get(key, (index, group.phase, (), 0))
+        phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))
         if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
             sources = ()  # to compute a residual again, all before it would have to be
-        if sources and key not in joined.written and phase != group.phase:
-            group.again += [(source, at) for source in sources]
-        else:
+        if not sources or key in joined.written or phase == group.phase:
             sources = (one,)
             if group.phase == Phase.BACKWARD:
                 joined.read_later.add(key)
@@ -255,9 +268,9 @@ def _taken_by_product(groups: list[_Group], s: Signature, joined: Joined) -> Non
 
 def _close(groups: Sequence[_Group], joined: Joined) -> None:
     for group in groups:
+        joined.ends |= dict.fromkeys((index for _, index in group.results), group.last)
         written = [one for one, _ in group.open]
         joined.unwritten -= {index for _, index in group.open}
-        joined.sources += [(source, at, group.last) for source, at in group.again]
         for key in group.made:
             if any((count(one), one.dtype) == key for one in written):
                 joined.written.add(key)
@@ -267,7 +280,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                     joined.first.append((key, index, made, group.last))
                 before = joined.origins.get(key)
                 if before is None or before[-1] != joined.forwards:
-                    joined.origins[key] = (group.last, group.phase, tuple(group.read), joined.forwards)
+                    joined.origins[key] = (group.phase, tuple(group.read), joined.forwards)
         group.gelus += _drawing_gelus(group)
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:

@@ -220,7 +220,7 @@ def _implicit(
         k=weight.shape[1] * elements, element_bytes=width(entering), precision=precision(entering, s),
         fetched=fetched_at_once(weight.shape[1], width(entering)),
     )  # fmt: skip
-    op.bytes = moved
+    op.bytes, op.operand_bytes = moved, 0.0  # windows are fetched in pieces: nothing says that they come in time
     if result is weight:
         op.m, op.k = op.k, op.m
     ops = [op]

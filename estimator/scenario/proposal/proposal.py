@@ -235,7 +235,7 @@ def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
         chip = catalog.chip(key or STAND_IN)
     except InputProblems:
         key, chip = "", catalog.chip(STAND_IN)
-    per_node = min(world, chip.chips_per_node)
+    per_node = world if chip.kind == "cpu" else min(world, chip.chips_per_node)
     found = {
         "cluster.chip": sure(chip.name, "the device that the profile names")
         if key
@@ -245,6 +245,8 @@ def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
         found["cluster.chip"] = sure(catalog.THIS_CPU, "no kernels of a GPU, only ops of the CPU")
     whole = world % per_node == 0
     said = f"{world} ranks, and up to {chip.chips_per_node} chips in a node" if world > 1 else "one rank"
+    if world > 1 and chip.kind == "cpu":
+        said = f"{world} ranks of a CPU, which mostly share one host"
     found["cluster.chips_per_node"] = Proposed(value=per_node if whole else 1, sure=world == 1, evidence=said)
     found["cluster.nodes"] = Proposed(value=world // per_node if whole else world, sure=world == 1, evidence=said)
     return found

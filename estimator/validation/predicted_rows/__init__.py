@@ -42,6 +42,7 @@ PREDICTED: dict[str, RowOf] = {
     "collectives": collectives.run_row,
     "ulysses": sequence.layer_row,
     "text/step-times": text_steps.text_row,
+    "text/step-memory": text_steps.text_memory_row,
     "text/data-parallel-steps": text_steps.text_data_parallel_row,
     "text/data-parallel-variants": toy_parallel.row,
     "text/collectives": collectives.text_row,
@@ -313,9 +314,11 @@ def _why_not(
     rows = [(row, place) for row, place in zip(measurement.rows, places, strict=True) if status_of_row(row) == "ok"]
     if not rows:
         return NOT_MEASURED
-    if any(_formula(row_of, row, place) for row, place in rows if place):
-        return NO_NUMBERS
     same = list(dict.fromkeys(reasons))
+    if any(_formula(row_of, row, place) for row, place in rows if place):
+        others = [why for why in same if why != ROW_WITHOUT_NUMBERS]
+        return "; ".join(["some of its rows have no number in a column that is predicted", *others[:MOST_REASONS]]
+                         if others else [NO_NUMBERS])  # fmt: skip
     why = same[0] if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
     return why if why != UNKNOWN_ROWS or UNKNOWN_ROWS in same else "; ".join(same[:MOST_REASONS])
 

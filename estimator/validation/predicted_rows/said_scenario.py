@@ -152,7 +152,8 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
         training["precision"] = usual_precision(place.hardware)
         place.assume(f"precision {training['precision']}, usual on {place.label}")
     if free and "sharding" not in plan and plan.get("dp", 1) * plan.get("cp", 1) > 1:
-        plan["sharding"] = usual_sharding(plan.get("pp", 1))
+        on_cpu = place.hardware.kind == "cpu"  # where ranks share one memory, and nobody shards states
+        plan["sharding"] = "ddp" if on_cpu else usual_sharding(plan.get("pp", 1))
         place.assume(f"{plan['sharding']}, as it does not say how states are sharded")
     ranks = math.prod(plan.get(axis, 1) for axis in AXES)
     if ranks != place.ranks:

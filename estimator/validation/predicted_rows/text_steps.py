@@ -44,6 +44,22 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
     }
 
 
+OPTIMIZERS: dict[object, dict[str, str]] = {"step": {}, "forward-backward": {"optimizer": "sgd"}}
+"""What keeps states, by what ran."""
+
+
+def text_memory_row(row: Row, place: TableDevice) -> dict[str, float]:
+    """Predict the peak of a step, or of forward and backward; that of a forward alone, which keeps nothing, is not.
+
+    Without an optimizer SGD without momentum stands in its place, which keeps no state.
+    """
+    if "catalogue_model" not in row or "seq_len" not in row or row.get("pass") not in OPTIMIZERS:
+        return {}
+    optimizer = OPTIMIZERS[row["pass"]]
+    one = estimated(scenario_of_text_row({**row, **optimizer}, place), place.calibration)
+    return {"peak_bytes": one.memory.peak_bytes, NEEDED: one.memory.reserved_bytes}
+
+
 def rates(scenario: Scenario, step_s: float) -> dict[str, float]:
     """Tokens and sequences a second, of all GPUs and of one."""
     each = {"tokens_per_s": scenario.tokens / step_s, "samples_per_s": scenario.training.global_batch / step_s}

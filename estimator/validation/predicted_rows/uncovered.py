@@ -18,10 +18,11 @@ SUBJECTS = {
     "collectives": ("{}", "kind"),
     "ulysses": ("{}", "step"),
     "text/collectives": ("{}", "kind"),
+    "text/step-memory": ("the peak of {} alone", "pass"),
 }
 """By the format of a measurement's origin: how to say what a row is of, and its columns that do."""
 LIBRARY = {"collectives": "library", "text/collectives": "backend"}
-STEPS_OF_TEXT = ("text/step-times", "text/data-parallel-steps")
+STEPS_OF_TEXT = ("text/step-times", "text/step-memory", "text/data-parallel-steps")
 SHOWN = 3
 LONGEST = 40
 

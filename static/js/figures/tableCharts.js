@@ -227,6 +227,17 @@ function stepTimes(entries) {
   return times.length ? times : rates(entries);
 }
 
+/** Peaks against length, a hue for each pass, else bars. @param {Entry[]} entries @returns {Chart[]} */
+function stepMemory(entries) {
+  const by = ["model", "pass", "precision", "micro_batch", "batch"];
+  const hue = telling(entries, ["pass", "model", "precision"])[0] ?? "pass";
+  const title = "peak against length";
+  const swept = lines(entries, { title, x: "seq_len", y: "peak_bytes", by, hue, out: true });
+  if (swept.length) return swept;
+  const place = (/** @type {Row} */ row) => labelled(row, telling(entries, [...by, "seq_len"])) || String(row.model);
+  return bars(entries, { title: "peak by model and pass", place, columns: ["peak_bytes"] });
+}
+
 /** Of a table of rates alone, a bar for each row. @param {Entry[]} entries @returns {Chart[]} */
 function rates(entries) {
   const some = entries.slice(0, MOST_ROWS);
@@ -279,6 +290,7 @@ export const CHARTS = {
   "text/data-parallel-steps": parallelSteps,
   ddp: parallelSteps,
   "text/data-parallel-variants": parallelVariants,
+  "text/step-memory": stepMemory,
   "text/step-times": stepTimes,
   "text/measured-runs": (entries) => {
     const by = ["model", "hardware", "n_gpus", "precision", "seq_len", "global_batch", "tp", "pp", "recompute"];

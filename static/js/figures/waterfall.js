@@ -175,6 +175,9 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   };
 }
 
+/** Room beside the bars where the page is tight, as shares of what they span. */
+const ROOMS_FRAC = [0.26, 0.6, 1.5];
+
 /** Whether a number is whole but for rounding. @param {number} value */
 const isRound = (value) => Math.abs(value - Math.round(value)) < 1e-6;
 
@@ -213,9 +216,11 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       }
     : LABEL;
   const needed = texts.map((text) => label.frac + label.letter_frac * text.length);
-  const usual = laid(tight ? 0.26 : 0.13);
-  const nowhere = tight && usual.free.some((both, index) => Math.max(...both) < needed[index]);
-  const { low, high, free } = nowhere ? laid(0.6) : usual;
+  // each number has room on one side of its bar, as long as bars are left to be seen
+  const roomy = (/** @type {ReturnType<typeof laid>} */ { free }) =>
+    free.every((both, index) => Math.max(...both) >= needed[index]);
+  const layouts = (tight ? ROOMS_FRAC : [0.13]).map(laid);
+  const { low, high, free } = layouts.find(roomy) ?? layouts[Math.min(1, layouts.length - 1)];
   const y = (/** @type {number} */ px) => 1 - px / height;
   const hatched = Boolean(a?.predicted && b?.predicted);
   const dim = (/** @type {WaterRow} */ { cause }) => (selected && cause !== selected ? 0.3 : 1);
@@ -254,11 +259,10 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     };
     const better = before > needs && crosses(end, left) && !crosses(from_s, !left);
     const outside = beyond > Math.min(needs, before) && !better;
-    // where neither side has the room, the names at the left leave some, and at the right the figure ends
-    const toLeft = Math.max(beyond, before) < needs || left === outside;
+    const toLeft = left === outside;
     const text = texts[index];
     return {
-      x: at(toLeft ? Math.min(end, from_s) : Math.max(end, from_s)),
+      x: at(outside ? end : from_s),
       y: index,
       text: toLeft ? `${text}${GAP}` : `${GAP}${text}`,
       place: toLeft ? "middle left" : "middle right",

@@ -114,6 +114,9 @@ def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
     )
     found = one(read(tmp_path, internlm))
     assert (found.steps_s, found.rows[2]["tokens_per_s_per_gpu"]) == ((1.0, 1.0), 4274.45)
+    for name, column in (("dev_tok_per_s", "tokens_per_s"), ("tok_per_s_per_dev", "tokens_per_s_per_gpu")):
+        text = "".join(f"step {at} | 135 ms | {name} 24576\n" for at in range(3))
+        assert one(read(tmp_path, text)).rows[0][column] == 24576
     assert one(read(tmp_path, whole)).steps_s == (1.0,)
 
 
@@ -166,6 +169,14 @@ def test_bars_of_a_loop(tmp_path):
     found = one(read(tmp_path, bars))
     assert found.steps_s == pytest.approx((0.2, 0.098, 0.091))
     assert codes(found) == {"mean-of-run"}
+
+
+def test_the_date_before_a_bar_is_none(tmp_path):
+    text = "".join(
+        f"07/02/2025 22:{at}:06 - INFO - __main__ - Steps:   1%|      | {at}/3000 [04:26<22:54:49, 1.5s/it, lr=1e-18]\n"
+        for at in (20, 21)
+    )
+    assert one(read(tmp_path, text)).rows == ({"bar": 1, "step": 21, "steps": 3000, "step_s": 1.5},)
 
 
 def test_tables_and_named_trainers_are_no_loops(tmp_path):
@@ -296,6 +307,14 @@ SIZES = (
 )
 
 
+@pytest.mark.parametrize(("total", "step_s"), [(", total 23.4ms", 0.0234), ("", 0.0232)])
+def test_a_line_of_passes_alone_has_their_total_or_their_sum(tmp_path, total, step_s):
+    text = "".join(f"iter {at}: loss 9.01, fwd 6.1ms, bwd 13.9ms, opt 3.2ms{total}\n" for at in range(5))
+    found = one(read(tmp_path, text))
+    assert found.steps_s == pytest.approx([step_s] * 4)
+    assert found.phases_s["backward"] == pytest.approx(0.0139, rel=1e-2)
+
+
 @pytest.mark.parametrize(
     ("count", "ffn", "gated", "tied"),
     [("", 1536, False, True), ("params=13.3M ", 1536, False, False), ("n_params: 10.2M ", 1024, True, True)],
@@ -317,6 +336,16 @@ def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_paramete
     assert on_gpu is not None
     assert on_gpu.scenario is not None
     assert on_gpu.scenario["model"]["hidden"] == 384
+
+
+@pytest.mark.parametrize(("printed", "near"), [("124.4M", True), (124439808, True), ("inf", False), ("many", False)])
+def test_a_count_of_parameters_in_lines_of_json_may_be_printed_or_none(tmp_path, printed, near):
+    sizes = {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257, "seq_len": 1024, "parameters": printed}
+    text = "".join(json.dumps({"step": at, "step_time_s": 0.1, **sizes}) + "\n" for at in range(4))
+    found = one(read(tmp_path, text, "log.jsonl"))
+    assert (found.scenario["model"]["hidden"], found.scenario["model"]["tied_embedding"]) == (768, True)
+    said = next(w.message for w in found.warnings if w.code == "model-assumed")
+    assert ("to which its parameters come nearest" in said) == near
 
 
 def test_phases_of_steps_that_differ_add_as_they_do_in_each_step(tmp_path):
@@ -392,3 +421,18 @@ def test_what_a_loop_s_first_line_recomputes_is_its_plan_s(tmp_path, said, recom
     head = f"model: gpt2 | 8x H100 80GB | DDP | seq_len 1024 | global batch 64 | {said}\n"
     steps = of_steps("step {} | loss 9.1 | {} ms", (900,), (136,), (135,))
     assert one(read(tmp_path, head + steps)).scenario["plan"].get("recompute") == recompute
+
+
+@pytest.mark.parametrize(("said", "warned"), [
+    ("modification_type: lora", True), ("lora_rank: 4", True), ("QLoRA of gpt2", True), ("use_lora: False", False),
+    ("flora fauna exploration", False), ('{"use_lora": false}', False), ("{'lora': None}", False),
+])  # fmt: skip
+def test_a_log_that_names_adapters_says_that_its_prediction_trains_every_weight(tmp_path, said, warned):
+    found = one(read(tmp_path, said + "\n" + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))))
+    assert ("adapters" in codes(found)) == warned
+
+
+def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them_are_no_text(tmp_path):
+    text = "starting\n" * 600 + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))
+    assert one(read(tmp_path, text.replace("step 2", "\x00" * 100 + "step 2"))).steps_s == pytest.approx((0.135, 0.134))
+    assert refusal(tmp_path, text + "\x00" * 1000).format == "binary"

@@ -98,6 +98,7 @@ def test_a_mean_takes_no_name_that_a_value_has_and_the_row_of_the_mean_is_none(t
     found = one(read(tmp_path, [*each, {"model": "mean", "step_ms": 120}], "runs.json"))
     assert [row["step_s"] for row in found.rows] == [0.118, 0.122]
     assert {"values-left-out", "sum-rows"} <= {warning.code for warning in found.warnings}
+    assert "means beside a value of their own name" in found.warnings[0].message
     inner = [{"model": "gpt2", "seq_len": 1024, "time": {"step": {"mean_ms": 5}, "step_ms": 118}, "gpus": 8,
               "hardware": {"count": 1}}] * 2  # fmt: skip
     assert [(row["step_s"], row["gpus"]) for row in one(read(tmp_path, inner, "runs.json")).rows] == [(0.118, 8)] * 2

@@ -6,6 +6,7 @@ import marshal
 
 import pytest
 
+from app.importers.text import nvidia_smi
 from tests.app.importers.reading import REFERENCE, codes, one, read, refusal
 
 KEY_AVERAGES = """\
@@ -124,6 +125,45 @@ def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word)
     error = refusal(tmp_path, content)
     assert error.format == format
     assert word in str(error)
+
+
+SMI = """\
+Sun Aug 17 00:40:32 2025
++---------------------------------------------------------------------------------------+
+| NVIDIA-SMI 535.129.03             Driver Version: 535.129.03   CUDA Version: 12.2     |
+|-----------------------------------------+----------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |
+|=========================================+======================+======================|
+|   0  NVIDIA A100-SXM4-40GB          On  | 00000000:D1:00.0 Off |                    0 |
+| N/A   32C    P0              67W / 400W |      4MiB / 40960MiB |      0%      Default |
++-----------------------------------------+----------------------+----------------------+
+
++---------------------------------------------------------------------------------------+
+| Processes:                                                                            |
+|    0   N/A  N/A      1234      C   python                                  4MiB |
++---------------------------------------------------------------------------------------+
+"""
+ALIGNED = "\n# Forward alone\n\nseq_len  forward_ms  backward_ms\n128  1.5  2.5\n256  2.5  3.5\n512  3.5  4.5\n"
+
+
+@pytest.mark.parametrize(("behind", "format"), [
+    ("".join(f"step {at} | loss 4.2 | 135 ms\n" for at in range(4)), "log/loop"),
+    ("\n| model | seq_len | step (ms) |\n|---|---|---|\n| gpt2 | 1024 | 12 |\n", "text/step-times"),
+])  # fmt: skip
+def test_a_job_s_log_may_begin_with_nvidia_smi_which_names_its_chip(tmp_path, behind, format):
+    found = one(read(tmp_path, SMI + behind))
+    assert found.origin.format == format
+    assert found.device["candidates"][0]["chip"] == "a100-40gb-sxm"
+    for only in (SMI + SMI, SMI.replace("\n", "\r\n")):
+        assert refusal(tmp_path, only).format == "nvidia-smi"
+
+
+def test_what_stands_behind_nvidia_smi_is_as_without_it(tmp_path):
+    assert one(read(tmp_path, SMI + ALIGNED)).rows == one(read(tmp_path, ALIGNED)).rows
+    assert nvidia_smi.without(SMI).split("\n", 1)[1].strip() == "GPU: NVIDIA A100-SXM4-40GB"
+    named = "# gpu     sm    mem\n# Idx      %      %\n"
+    assert nvidia_smi.without(named + "    0     45     12\n# Results\n") == "# Results\n"
+    assert "more rows than the limit" in refusal(tmp_path, SMI + ALIGNED, rows=2).message
 
 
 def test_torch_benchmark_and_flop_counter(tmp_path):

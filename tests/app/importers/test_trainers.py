@@ -308,6 +308,8 @@ def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
     evaluated = [*losses[:3], (5, "eval_start", None, {}), losses[3]]
     found = one(read(tmp_path, mlperf(*MLPERF, *evaluated)))  # whose blocks count nothing
     assert found.steps_s == pytest.approx((0.5, 1.0))
+    at_once = mlperf(*MLPERF, *evaluated).replace("1712973720148", "1712973719648.4")
+    assert one(read(tmp_path, at_once)).steps_s == pytest.approx((1.25,))  # lines within a millisecond have no time
     of_a_rank = [(at, key, {"throughput": 80.0} if value and key == "tracked_stats" else value, said)
                  for at, key, value, said in rates]  # fmt: skip
     found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight
@@ -367,3 +369,14 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
     assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused
+
+
+def test_the_results_that_the_trainer_writes_at_its_end_have_its_mean_step(tmp_path):
+    results = {"epoch": 3.0, "total_flos": 1.1e15, "train_loss": 2.38, "train_runtime": 472.0904,
+               "train_samples_per_second": 0.763, "train_steps_per_second": 0.095}  # fmt: skip
+    found = one(read(tmp_path, results, "train_results.json"))
+    assert found.origin.format == "log/Transformers"
+    assert found.steps_s == pytest.approx((1 / 0.095,), rel=0.01)
+    assert "mean-of-run" in codes(found)
+    untimed = one(read(tmp_path, {**results, "train_steps_per_second": 0.0}, "train_results.json"))
+    assert (untimed.steps_s, codes(untimed)) == ((), {"no-step-time"})

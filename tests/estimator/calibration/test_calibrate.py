@@ -82,9 +82,9 @@ def test_known_constants_come_back_and_their_range_holds_them(made, true, name):
 def test_products_at_the_highest_clock_run_as_on_every_chip_of_the_kind(made):
     found = made.efficiencies
     assert found.gemm_matrix_frac != BASE.gemm_matrix_frac
-    at_highest = found.gemm_matrix_frac * found.power_free_factor
-    assert at_highest == pytest.approx(max(BASE.gemm_matrix_frac * BASE.power_free_factor, found.gemm_matrix_frac))
-    assert "highest clock" in found.ranges["power_free_factor"].source
+    at_highest = found.gemm_matrix_frac * found.gemm_in_step_factor
+    assert at_highest == pytest.approx(max(BASE.gemm_matrix_frac * BASE.gemm_in_step_factor, found.gemm_matrix_frac))
+    assert "highest clock" in found.ranges["gemm_in_step_factor"].source
 
 
 def test_points_that_were_held_back_are_met_better_than_before(made):
@@ -118,7 +118,7 @@ def test_an_estimate_takes_it_on_its_device_alone_says_so_and_is_surer(made):
     }  # fmt: skip
     scenario = scenario_from_json(document)
     own, calibrated = estimate(scenario), estimate(scenario, (efficiencies("tpu"), made.efficiencies))
-    assert calibrated.step_time_s > 1.1 * own.step_time_s
+    assert calibrated.step_time_s > 1.04 * own.step_time_s
     assert "measured on NVIDIA H200" in calibrated.assumptions[0]
 
     def width(found: Any) -> float:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_clock, at_factor, attention_s, clock_factor, work_of
+from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_factor, attention_s, in_steps, work_of
 from estimator.cost.price import price
 from estimator.operations.op import Op, again, gemm, kernels
 from estimator.operations.rank_sizes import rank_sizes
@@ -78,22 +78,18 @@ def test_attentions_core_is_what_a_ring_hides_behind(attention):
         assert found[phase] == pytest.approx(sum(price(op, CHIP, E).seconds * op.count for op in core))
 
 
-def test_products_run_slower_the_more_of_the_time_they_fill():
-    e = flawless(power_free_factor=1.1, power_bound_factor=0.9, power_free_frac=0.4, power_bound_frac=0.8)
-    shares = [0.0, 0.4, 0.6, 0.8, 1.0]
-    assert [clock_factor(share, e) for share in shares] == pytest.approx([1.1, 1.1, 1.0, 0.9, 0.9])
+def test_products_are_faster_inside_steps_than_alone():
+    e = flawless(gemm_in_step_factor=1.1)
     full = work_of([product("forward"), product("backward", weight=True)], CHIP, e)
-    (slowed,) = at_clock([(full, 3.0)], e)
-    for direction, before, after in zip(("forward", "weight"), full.priced, slowed.priced, strict=True):
-        assert slowed.seconds[direction][0] == pytest.approx(after.seconds)
-        assert before.seconds < after.seconds < before.seconds / 0.9
+    beside = work_of([kernel("forward")], CHIP, e)
+    faster, same = in_steps([full, beside], e)
+    for direction, before, after in zip(("forward", "weight"), full.priced, faster.priced, strict=True):
+        assert faster.seconds[direction][0] == pytest.approx(after.seconds)
+        assert before.seconds / 1.1 <= after.seconds < before.seconds
     # As far as the units bind it, and not memory
     (one, _) = full.priced
     alone, moved = (at_factor(replace(one, memory_s=times * one.compute_s), 0.9, e).seconds for times in (0.0, 1e6))
-    assert (alone, moved) == (pytest.approx(one.seconds / 0.9), pytest.approx(one.seconds))
-    # Beside a hundred times as much memory traffic they keep the highest clock; what moves memory stays as it is.
-    beside = work_of([kernel("forward")] * 1000, CHIP, e)
-    fast, same = at_clock([(full, 1.0), (beside, 1.0)], e)
-    assert full.seconds["forward"][0] / 1.1 < fast.seconds["forward"][0] < full.seconds["forward"][0]
+    assert alone == pytest.approx(one.seconds / 0.9)
+    assert moved == pytest.approx(1e6 * one.compute_s)
     assert same == beside
-    assert at_clock([(full, 1.0)], E) == [full]
+    assert in_steps([full], E) == [full]

@@ -5,7 +5,7 @@ import pytest
 from estimator.cost.efficiency import TABLES, efficiencies, efficiencies_for
 from estimator.cost.gemm import gemm_s
 from estimator.cost.price import price
-from estimator.operations.op import Op
+from estimator.operations.op import Op, gemm
 from estimator.scenario import catalog
 
 E = efficiencies("default")
@@ -17,7 +17,7 @@ MACHINE = {
 
 
 def compute_s(m: int, n: int, k: int, *, batch: int = 1, **changes: float) -> float:
-    return gemm_s(batch=batch, m=m, n=n, k=k, bytes=0.0, **{**MACHINE, **changes})
+    return gemm_s(batch=batch, m=m, n=n, k=k, bytes=0.0, waited_bytes=0.0, **{**MACHINE, **changes})
 
 
 def test_tiles_that_fill_the_waves_exactly_reach_the_rate():
@@ -81,16 +81,29 @@ def test_the_transposed_product_takes_as_long():
 
 
 def test_memory_binds_thin_products():
-    found = gemm_s(batch=1, m=4096, n=1, k=4096, bytes=1e9, **{**MACHINE, "memory_bytes_per_s": 1e9})
+    found = gemm_s(batch=1, m=4096, n=1, k=4096, bytes=1e9, waited_bytes=0.0, **{**MACHINE, "memory_bytes_per_s": 1e9})
     assert found == pytest.approx(1.0, rel=0.01)
 
 
 def test_compute_and_memory_overlap_in_part():
     # Equal parts of 1 s: between their maximum and their sum.
-    found = gemm_s(batch=1, m=2560, n=128, k=1024, bytes=1.0, **{**MACHINE, "flops_per_s": 2 * 2560 * 128 * 1024.0,
-                                                                 "memory_bytes_per_s": 1.0})  # fmt: skip
+    machine = {**MACHINE, "flops_per_s": 2 * 2560 * 128 * 1024.0, "memory_bytes_per_s": 1.0}
+    found = gemm_s(batch=1, m=2560, n=128, k=1024, bytes=1.0, waited_bytes=1.0, **machine)
     assert found == pytest.approx(2 ** (1 / OVERLAP_POWER))
     assert 1 < found < 2
+
+
+@pytest.mark.parametrize(("m", "n", "k", "us"), [
+    (1024, 4096, 14336, 147), (4096, 4096, 14336, 586), (2048, 768, 50304, 213), (8192, 768, 3072, 55),
+    (768, 3072, 8192, 55), (4096, 2048, 32000, 646), (14336, 4096, 1024, 164), (4096, 14336, 1024, 166),
+    (8192, 6400, 1600, 223), (16384, 4096, 4096, 703), (8192, 8192, 8192, 1382),
+])  # fmt: skip
+@pytest.mark.parametrize("chip", ["h100-sxm", "h200-sxm"])
+def test_operands_are_fetched_while_the_units_multiply(chip, m, n, k, us):
+    """Products alone, medians of probes of three H100 and three H200: the same times, whatever their memory's rate."""
+    one = gemm("", "", "forward", m=m, n=n, k=k, element_bytes=2.0, precision="bf16")
+    at = catalog.chip(chip)
+    assert price(one, at, efficiencies_for(at, None)).seconds * 1e6 == pytest.approx(us, rel=0.08)
 
 
 def test_a_start_is_paid_once():

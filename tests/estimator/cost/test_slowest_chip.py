@@ -34,6 +34,8 @@ def test_nodes_that_work_whole_run_slower_up_to_their_eighth_chip():
     even = replace(hopper, chip_spread=0.0)
     rates = [of_slowest(even, chips, 8).gemm_matrix_frac / hopper.gemm_matrix_frac for chips in (1, 4, 8, 512)]
     assert rates == pytest.approx([1.0, 1 - 3 / 7 * (1 - hopper.whole_node_factor), *[hopper.whole_node_factor] * 2])
+    attention = {of_slowest(even, chips, 8).attention_frac for chips in (1, 8)}
+    assert attention == {hopper.attention_frac}, "it does not draw what products do"
     assert of_slowest(even, 8, 1) is even, "eight nodes of one chip are no whole node"
     assert of_slowest(even, 64, 4).gemm_matrix_frac == of_slowest(even, 4, 8).gemm_matrix_frac
     assert E.whole_node_factor == 1.0, "rates that are read off whole nodes have it in them"

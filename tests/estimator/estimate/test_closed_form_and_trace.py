@@ -93,7 +93,7 @@ class Sums:
 
 
 LAYER = "blocks.1"
-E = replace(efficiencies("hopper"), norm_frac=0.7, softmax_frac=0.8, power_free_factor=1.0, power_bound_factor=1.0)
+E = replace(efficiencies("hopper"), norm_frac=0.7, softmax_frac=0.8)
 """Norms and softmaxes slower than other kernels, as on most chips: both ways must say which kernels these are.
 
 One clock, as a layer's products run at that of the whole step."""

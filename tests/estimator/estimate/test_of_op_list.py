@@ -161,10 +161,8 @@ def test_compiling_fuses_and_passes_over_python():
     before, after = predicted(LLAMA), predicted(what_if.compiled(LLAMA))
     assert after.step_time_s < before.step_time_s
     assert after.breakdown_s["elementwise"] < 0.7 * before.breakdown_s["elementwise"]
-    # The same products, at the clock that a step with less beside them leaves the chip.
-    e = efficiencies("hopper")
-    slower = e.power_free_factor / e.power_bound_factor
-    assert 1 <= after.breakdown_s["matmul"] / before.breakdown_s["matmul"] <= slower
+    # The same products, whatever is beside them.
+    assert after.breakdown_s["matmul"] == pytest.approx(before.breakdown_s["matmul"])
     assert after.memory.peak_bytes <= before.memory.peak_bytes
     assert sum(row.launches for row in after.ops) < sum(row.launches for row in before.ops)
     assert sum(after.breakdown_s.values()) == pytest.approx(after.step_time_s)

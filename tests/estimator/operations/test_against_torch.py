@@ -73,9 +73,7 @@ def counting(one: Scenario) -> Iterator[None]:
     if one.training.precision == "fp32" and one.training.seq_len < 512:
         yield
         return
-    with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
-        # which builds on ``meta`` and exchanges the weights; torch refuses that where they are fake already
-        patch.setattr(torch.nn.utils, "skip_init", lambda module, *sizes, **factory: module(*sizes, **factory))
+    with FakeTensorMode():
         yield
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from app.importers import import_file
+from estimator.estimate.of_op_list import cluster_for
+from estimator.scenario import catalog
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import scenario_from_json
@@ -211,6 +213,17 @@ def test_what_ran_on_a_cpu_is_proposed_on_no_gpu():
     assert (found.fields["cluster.chip"].value, found.fields["cluster.chip"].sure) == ("cpu", True)
     assert (found.scenario, found.fields["model.tied_embedding"].value) == (None, False)
     assert "not measured yet" in found.reason
+
+
+@pytest.mark.usefixtures("catalogue_as_before")
+def test_ranks_of_a_cpu_share_one_host():
+    here = replace(catalog.chip("h100-sxm"), name="cpu", kind="cpu", chips_per_node=1)
+    catalog.add("chips", catalog.CatalogEntry(key="cpu", label="Cores of mine", value=here))
+    ops = replace(listed("kineto/h200_ddp.json.gz"), chip="cpu")
+    fields = proposal(ops).fields
+    assert (fields["cluster.nodes"].value, fields["cluster.chips_per_node"].value) == (1, 2)
+    cluster = cluster_for(ops)
+    assert (cluster.nodes, cluster.chips_per_node) == (1, 2)
 
 
 def test_tensor_parallel_ranks_add_activations_up():

@@ -109,6 +109,20 @@ def test_every_catalogue_model_is_built_with_the_estimators_parameters(key):
     assert count(measured.build(model, training, Plan(), "meta")) == parameters(model, 128)
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_weights_are_drawn_once_and_what_is_drawn_needs_no_stack_of_its_caller(monkeypatch, device):
+    drawn: list[Tensor] = []
+    normal = nn.init.normal_
+    monkeypatch.setattr(nn.init, "normal_", lambda weight, **given: drawn.append(weight) or normal(weight, **given))
+    monkeypatch.delattr(nn.init, "kaiming_uniform_")
+    monkeypatch.delattr(torch.cuda, "manual_seed_all")  # which would keep one while no GPU is in use
+    model = replace(GPT2, experts=2, top_k=1, moe_ffn=32)
+    module = measured.build(model, Training(seq_len=32, global_batch=2), Plan(), device)
+    matrices = [tuple(parameter.shape) for parameter in module.parameters() if parameter.dim() == 2]
+    tied = (model.vocab, model.hidden)
+    assert sorted(tuple(weight.shape) for weight in drawn) == sorted([*matrices, tied])
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_variant_has_the_estimators_parameters_and_gradients_for_all_of_them(name):
     model = SHAPES[name]

@@ -372,3 +372,31 @@ def test_a_file_of_tensors_is_read_to_the_device(traced, tmp_path):
     torch.save({"model": {"weight": torch.ones(64, 64)}, "step": 3}, tmp_path / "kept.pt")
     found = traced(PROGRAMS / "kept.py", "--", str(tmp_path / "kept.pt"))
     assert (found.parameters, ops(found)[-1]) == (64 * 64, "_foreach_add_.List")
+
+
+def _ops(found, phase):
+    return [found.of(call) for call in found.calls if call.kind == "kernel" and call.phase == phase]
+
+
+def test_a_logged_line_parts_a_compiled_region_into_two_graphs(traced):
+    """transformers' GPT-2 logs before its loss, whose graph takes the logits and so gives their gradient."""
+    found = traced(PROGRAMS / "broken_graph.py")
+    assert sum(call.graphs for call in found.calls) == 2
+    zeros = [one.outputs[0].shape for one in _ops(found, "backward") if one.op == "aten::zeros"]
+    assert (2, 64, 512) not in zeros, "logits and loss are of different graphs"
+
+
+def test_a_compiler_makes_numbers_of_a_mask_once_for_all_layers(traced):
+    found = traced(PROGRAMS / "broken_graph.py")
+    assert [one.op for one in _ops(found, "forward")].count("aten::where") == 1
+
+
+def test_the_backward_of_a_compiled_region_runs_under_its_autocast(traced):
+    """H100: compiled BERT's products of attention are of fp32 in forward, bf16 in backward."""
+    found = traced(PROGRAMS / "broken_graph.py")
+    forward, backward = (
+        {one.inputs[0].dtype for one in _ops(found, phase) if one.op == "aten::bmm"}
+        for phase in ("forward", "backward")
+    )
+    assert forward == {"float32"}
+    assert backward == {"bfloat16"}

@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+import torch
 
 from runners.ranks import Ranks
 from runners.trace.profile import profile
@@ -14,7 +15,9 @@ from tests.runners.examples import scenario
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_the_kept_trace_is_a_chrome_trace_with_phases_and_shapes(tmp_path, name):
+def test_the_kept_trace_is_a_chrome_trace_with_phases_and_shapes(monkeypatch, tmp_path, name):
+    # what torch makes an object of every event with takes longer than all the rest, for nobody
+    monkeypatch.delattr(torch.autograd.profiler.profile, "_parse_kineto_results")
     trainer = prepare(scenario(), Ranks(), seed=0)
     reduced = profile(trainer, keep=tmp_path / name)
     data = (tmp_path / name).read_bytes()

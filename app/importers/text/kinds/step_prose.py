@@ -109,6 +109,7 @@ def fill_in(rows: Sequence[dict[str, Any]], said: Said, where: str, only: Sequen
 _SAME = {
     **dict.fromkeys(_BATCHES.values(), tuple(_BATCHES.values())),
     "gpus": ("gpus", "nodes", "dp", "tp", "pp", "cp"),
+    "dp": ("dp", "gpus", "nodes"),
     "sharding": ("sharding", "strategy"),
 }
 """Columns beside which the text's own value is not taken: they say the same, or by other numbers."""

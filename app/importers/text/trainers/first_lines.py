@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from app.importers.text.trainers.log import CPU, number
+from app.importers.text.trainers.log import CPU
 from app.importers.text.values import meaning, sizes
 from app.importers.text.values.chip_names import gpus_said, spoken
+from app.importers.text.values.figures import count
 from app.importers.text.values.layouts import degrees_said, sharding_said
 from app.importers.text.values.models import model_of
 from estimator.validation.spellings import precision_of, sharding_of
@@ -82,19 +83,19 @@ def _said(line: str) -> dict[str, str]:
     said: dict[str, str] = {}
     for hit in _COUNT.finditer(line):
         name = _NAME_OF[re.sub(r"[ -]", "_", hit[1].lower())]
-        count = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
-        said.setdefault("per_device_batch_size" if hit[4] and name.startswith("batch") else name, str(count))
+        many = int(hit[2].replace(",", "") or 0) * (_UP_TO if hit[3] else 1)
+        said.setdefault("per_device_batch_size" if hit[4] and name.startswith("batch") else name, str(many))
     for axis, degree in degrees_said([line]).items():
         if axis in _COUNTS:
             said.setdefault(axis, str(degree))
-    if many := gpus_said(line):
-        said.setdefault("world_size", str(many[0]))
+    if gpus := gpus_said(line):
+        said.setdefault("world_size", str(gpus[0]))
     if chip := next(spoken(line), None):
         said["gpu"] = chip.name
     elif _CPU.search(line):
         said["gpu"] = CPU
-    if (printed := _PARAMETERS.search(line)) and number(printed[1].upper()) >= 1:
-        said[sizes.COUNT] = str(int(number(printed[1].upper())))
+    if (printed := _PARAMETERS.search(line)) and count(printed[1]):
+        said[sizes.COUNT] = printed[1]
     if named := _MODEL.search(line):
         said["model"] = named[1]
     else:

@@ -53,8 +53,8 @@ def _by_bar(log: Log, step_s: float) -> Log:
 
 
 def state(document: Mapping[str, Any]) -> Log | None:
-    """Read a trainer_state.json, None where it holds no history."""
-    history = document.get("log_history")
+    """Read a trainer_state.json, or the train_results.json beside it as its last entry; None where it holds neither."""
+    history = document.get("log_history", [document] if "train_runtime" in document else None)
     entries = [
         {name: float(value) for name, value in one.items() if isinstance(value, (int, float)) and abs(value) < 1e18}
         for one in (history if isinstance(history, list) else [])[:100_000]
@@ -123,12 +123,12 @@ def _log(
         # The rate has three digits behind the point, few of a slow step: with the time of the run it tells how many.
         steps = steps or round(run_s * rate)
         step_s = run_s / steps if steps else 1 / rate if rate else 0.0
-        timed = [step_s] if step_s else []
+        timed = [step_s] if step_s > 0 else []
         message = (
             "The step time is the mean of the whole run, with its start, evaluations and saving; "
             "include_num_input_tokens_seen=True writes times that are finer"
         )
-        warnings.append(Warning(code="mean-of-run", message=message))
+        warnings += [Warning(code="mean-of-run", message=message)] if timed else []
     if not timed:
         rates = any(name.startswith("tokens_per_s") for row in rows for name in row)
         held = "It gives tokens per second, but no times" if rates else "It holds no times, only losses"

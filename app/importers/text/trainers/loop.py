@@ -60,7 +60,7 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _BAR = re.compile(
-    rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
+    rf"(?<![\w/])(\d{{1,9}})/(\d{{1,9}})\b(?!/).{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
     re.IGNORECASE,
 )
 _OF_SEVERAL = re.compile(
@@ -236,11 +236,27 @@ def _step(mark: int, text: str) -> Step:
             row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
     if unnamed:
         row.setdefault("step_s", unnamed)
+    if not any(key in row for key in ("step_s", "step_without_unit")) and (whole := _whole_of_phases(row)):
+        row["step_s"] = whole
     if of_each > 0 and not any(key in row for key in ("step_s", "step_without_unit")):
         row["step_s"] = 1 / of_each  # OLMo's, who counts the steps of one; Composer's is a share, beside that of all
     row = {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
     timed = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
     return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in timed) else {})
+
+
+def _whole_of_phases(row: dict[str, Any]) -> float:
+    """The time of a step whose line says those of its passes: what it calls the total, else their sum; 0 without."""
+    passes = [row[f"{short}_s"] for pair in PASSES for short in pair if isinstance(row.get(f"{short}_s"), float)]
+    if len(passes) < len(PASSES):
+        return 0.0
+    total = row.pop("total_s", None)
+    rest = sum(row[name] for name in ("optimizer_s", "optim_s", "opt_s") if isinstance(row.get(name), float))
+    return float(total) if isinstance(total, float) else sum(passes) + rest
+
+
+PASSES = (("forward", "fwd"), ("backward", "bwd"))
+"""A step's passes, by the names that loops give them."""
 
 
 def _meaning(name: str, printed: str) -> tuple[str, float]:
@@ -255,7 +271,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if rate := _ANY_FLOP_RATE.match(name):
         return "flops_per_s", PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
-        each = any(word in printed + name for word in ("gpu", "dev", "rank"))
+        each = any(word in printed + name for word in ("gpu", "device", "rank")) or name.endswith("_dev")
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if (rate := _SAMPLE_RATE.search(name)) and not _OF_EACH.search(name) and not rate[1]:
         return "samples_per_s", 1.0

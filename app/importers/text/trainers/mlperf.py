@@ -130,10 +130,10 @@ def _between_losses(events: Sequence[_Event], batch: float) -> dict[int, float]:
     before: _Event | None = None
     for at, event in enumerate(events):
         if event.key == "train_loss" and "samples_count" in event.said:
-            if before is not None and event.time_s > before.time_s:
+            if before is not None and (seconds := round(event.time_s - before.time_s, 3)) > 0:
                 samples = _amount(event.said["samples_count"]) - _amount(before.said["samples_count"])
                 if batch and samples > 0 and samples % batch == 0:
-                    found[at] = samples / round(event.time_s - before.time_s, 3)
+                    found[at] = samples / seconds
             before = event
         elif event.key.endswith(("_start", "_stop")):
             before = None

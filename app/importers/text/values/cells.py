@@ -71,6 +71,8 @@ def cell(text: str) -> Cell:
     spread, spread_unit = found["spread"] or found["spread2"], found["unit2"] or found["unit3"] or ""
     if spread_unit == "%" and unit != "%":  # 5 ms ± 3 % spreads by 0.15 ms; in 5 ms (28 %) it is a share of something
         spread, spread_unit = (repr(abs(value) * number(spread) / 100), "") if found["spread"] else (None, "")
+    if spread_unit in ("x", "X"):  # 1355 (1.64x) is so many times as fast as another
+        spread, spread_unit = None, ""
     return Cell(
         text=plain,
         value=value,

@@ -16,8 +16,8 @@ _SHORT = 3
 _ON = re.compile(r"\b(?:on|using|with|single|one)\s(?:\w{1,10}\s){0,2}$|\bgpus?\s?[:=(]?\s?$", re.IGNORECASE)
 """Before a name, where something ran on it."""
 _OTHER = re.compile(
-    r"\b(?:than|vs|versus|compared?|unlike|instead|whereas|would|not|theoretical|peak|faster|slower|expect\w*"
-    r"|worth|equivalent|how many|number of)\b|[?≈]|=\s?[\d.,]",
+    r"\b(?:than|vs|versus|compared?|unlike|instead|whereas|would|not|theoretical|peak(?! memory)|faster|slower"
+    r"|expect\w*|worth|equivalent|how many|number of)\b|[?≈]|=\s?[\d.,]",
     re.IGNORECASE,
 )
 """On a line that holds a chip beside others, asks or reckons with it, or speaks of what it could do."""

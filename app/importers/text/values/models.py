@@ -13,7 +13,8 @@ from estimator.scenario.problems import InputProblems
 
 _ABBREVIATIONS = {"sm": "small", "md": "medium", "med": "medium", "lg": "large"}
 _LONGEST_NAME = 80
-_COURSE = "cs336-"
+COURSE = "cs336-"
+"""How the catalogue's keys of the course's models begin."""
 _COURSE_BATCH = 4
 """Stanford CS336, assignment 2 (systems), section 1.1: all of its benchmarks use batch size 4."""
 
@@ -105,7 +106,7 @@ def settle_course(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> bool:
     other = not told and any(_GPT_2.search(line) for line in lines)
     changed = False
     for row in rows:
-        key = _COURSE + str(row.get("model", "")).lower()[:_LONGEST_NAME]
+        key = COURSE + str(row.get("model", "")).lower()[:_LONGEST_NAME]
         if "catalogue_model" in row or other or catalog.known("models", key) is None:
             continue
         model = catalog.model(key)
@@ -131,4 +132,4 @@ _DIMENSIONS = {
 
 def assigned_batch(keys: Sequence[str]) -> int | None:
     """Return the batch size of the course's benchmarks where every row is one of its models, else None."""
-    return _COURSE_BATCH if keys and all(key.startswith(_COURSE) for key in keys) else None
+    return _COURSE_BATCH if keys and all(key.startswith(COURSE) for key in keys) else None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
+from app.importers.text.values.figures import count
 from estimator.scenario.codec import encode
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
@@ -25,6 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """Fields of a model by the settings that state them."""
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 COUNT = "parameters"
+"""The setting of how many parameters the model has."""
 _NEAR = 0.02
 """By how much the parameters that a log prints (13.3M) may differ from those of its model."""
 _MULTIPLE = 64
@@ -41,16 +43,16 @@ def model_of_sizes(settings: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     if not all(field in sizes for field in _NEEDED):
         return {}, ""
     text = f"{sizes['layers']} layers of {sizes['hidden']}, {sizes['heads']} heads, vocabulary {sizes['vocab']}"
-    count = int(float(settings.get(COUNT, "0")))
+    printed = count(settings.get(COUNT, "")) or 0.0
     ways = [built for way in _ways(sizes) if (built := _built({**sizes, **way}))]
     if not ways:
         return {}, ""
     length = _whole(settings, ("seq_len",))
-    best = min(ways, key=lambda one: abs(parameters(one, length) - count)) if count else ways[0]
+    best = min(ways, key=lambda one: abs(parameters(one, length) - printed)) if printed else ways[0]
     found: dict[str, Any] = encode(best)
     kind = f"{'gated' if best.gated_ffn else 'plain'} networks of {best.ffn}, positions {best.position}"
     tables = "one table" if best.tied_embedding else "two tables"
-    near = bool(count) and abs(parameters(best, length) / count - 1) <= _NEAR
+    near = printed > 0 and abs(parameters(best, length) / printed - 1) <= _NEAR
     why = "to which its parameters come nearest" if near else "which it does not say"
     return found, f"{text}: taken with {kind} and {tables} of the vocabulary, {why}"
 

@@ -68,6 +68,20 @@ export function createPalette(shortcuts, { found, reveal }) {
         words: [path, catalog.fields[path]?.help, ...(catalog.fields[path]?.choices ?? [])].join(" "),
         act: () => reveal(path),
       }));
+    const parts = fields.flatMap(({ path, label }) => {
+      const part = partOf(path);
+      const words = `hardware multiple faster slower ${part === "link" ? "nvlink pcie" : part === "network" ? "infiniband ethernet" : ""}`;
+      return part
+        ? [
+            {
+              title: `What if ${label} were another`,
+              facts: "multiple of the catalogue's",
+              words,
+              act: () => reveal(path),
+            },
+          ]
+        : [];
+    });
     const sweeps = fields.map(({ path, label }) => ({
       title: `Sweep ${label}`,
       facts: "all its values: figure, table, CSV",
@@ -100,7 +114,7 @@ export function createPalette(shortcuts, { found, reveal }) {
       act: inExplore(() => setSides(chosenSides(state)[0] || "plan", pin)),
     }));
     const offered = models((key) => inExplore(() => setModel(key))());
-    return [...actions, ...plans, ...offered, ...chips, ...settings, ...sweeps, ...measured];
+    return [...actions, ...plans, ...offered, ...chips, ...settings, ...parts, ...sweeps, ...measured];
   }
 
   return {

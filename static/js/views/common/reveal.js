@@ -4,7 +4,7 @@ import { byId, narrow } from "./dom.js";
 /** @param {string} path  of the field */
 export function reveal(path) {
   const explore = byId("explore");
-  const control = explore.querySelector(`[data-field="${CSS.escape(path)}"]`);
+  const control = explore.querySelector(`:is([data-field="${CSS.escape(path)}"], [data-part="${CSS.escape(path)}"])`);
   if (!control) return;
   if (narrow()) explore.querySelector(".sheet-button")?.click();
   for (let at = control.closest("details"); at; at = at.parentElement?.closest("details") ?? null) at.open = true;

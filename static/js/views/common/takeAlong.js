@@ -1,6 +1,6 @@
 /** The whole page as a file: a report to read anywhere, or JSON; both open again here. */
 import { describe } from "../../scenario.js";
-import { readUrl } from "../../actions.js";
+import { enter, readUrl } from "../../actions.js";
 import { ApiError } from "../../api.js";
 import { documentIn, renamed } from "../../pageDocument.js";
 import { reportHtml } from "../../report.js";
@@ -114,7 +114,7 @@ export async function openDocument({ link, measurements, op_lists = {} }, filena
       refused.push(`${one.label || one.id}: ${error.message}`);
     }
   }
-  history.pushState(null, "", renamed(link, names) || location.pathname);
+  enter(renamed(link, names) || location.pathname);
   readUrl();
   return { imported: names.size, refused };
 }

@@ -3,6 +3,7 @@
  * each a box for what lies between or beyond.
  */
 import { setMultiple } from "../../actions.js";
+import { count } from "../../format.js";
 import { hardwarePath } from "../../fieldSweep.js";
 import { multiples, PARTS, timesWords } from "../../hardware.js";
 import { state } from "../../state.js";
@@ -11,6 +12,8 @@ import { createSweepButton } from "./sweepButton.js";
 
 const MOST = 3; // powers of two either way
 const STEP = 0.25;
+const LEAST_TIMES = 0.001;
+const MOST_TIMES = 1000;
 
 export function createHardwareSliders() {
   const rows = PARTS.map(([part, label]) => {
@@ -26,16 +29,24 @@ export function createHardwareSliders() {
     range.addEventListener("dblclick", () => setMultiple(part, 1));
     exact.addEventListener("change", () => {
       const times = exact.valueAsNumber;
-      if (times > 0) {
+      const good = times >= LEAST_TIMES && times <= MOST_TIMES;
+      refused.hidden = good;
+      if (good) {
         range.value = String(Math.log2(times));
         setMultiple(part, times);
-      } else say(multiples(state.scenario, state.catalog)[part] ?? 1);
+      } else {
+        refused.replaceChildren(
+          h("b", { text: "Refused: " }),
+          `${label} can be from ${LEAST_TIMES} to ${count(MOST_TIMES)} times the catalogue's.`,
+        );
+        say(multiples(state.scenario, state.catalog)[part] ?? 1);
+      }
     });
     exact.addEventListener("focus", () => exact.select());
     const swept = createSweepButton(hardwarePath(part), label);
     const element = h(
       "div",
-      { class: "multiple" },
+      { class: "multiple", "data-part": hardwarePath(part) },
       h("label", { for: id, text: label, title: `${label} as a multiple of the catalogue's; double-click: × 1.` }),
       h("div", { class: "track" }, h("i"), range),
       h("span", { class: "times" }, "×", exact),
@@ -43,12 +54,14 @@ export function createHardwareSliders() {
     );
     return { part, range, exact, say, swept, element };
   });
+  const refused = h("div", { class: "problem", role: "alert", hidden: true });
   const changed = h("span", { class: "chosen" });
   const element = h(
     "details",
     { class: "unfold multiples" },
     h("summary", {}, h("b", { text: "What if" }), changed),
     rows.map((row) => row.element),
+    refused,
   );
 
   function update() {

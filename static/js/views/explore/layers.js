@@ -36,6 +36,9 @@ function besideOps({ ops, breakdown_s, step_time_s }) {
 /** Less than a percentage of two digits shows. */
 const LEAST_SHARE = 1e-5;
 
+/** A name whose long words may be broken where a narrow column has no room for them. @param {string} name */
+const hyphened = (name) => name.replace(/(\w{7})(?=\w{5})/g, "$1\u00ad");
+
 /** @param {HTMLElement} cell */
 function wide(cell) {
   cell.classList.add("wide");
@@ -211,7 +214,8 @@ export function createLayers({ name }) {
         ),
       );
     const rest = besideOps(now);
-    const label = (/** @type {string} */ key) => state.catalog.categories.find((one) => one.key === key)?.label ?? key;
+    const label = (/** @type {string} */ key) =>
+      hyphened(state.catalog.categories.find((one) => one.key === key)?.label ?? key);
     const beside = rest.length
       ? [
           group("Beside the ops"),

@@ -87,7 +87,14 @@ export function createPanel({ tour }) {
     inputmode: "decimal",
     title: "How many tokens the whole run sees: then the page says days and price.",
   });
-  runTokens.addEventListener("change", () => setRunTokens(tokensIn(runTokens.value)));
+  const tokensProblem = createFieldProblem("run_tokens");
+  runTokens.addEventListener("change", () => {
+    const tokens = tokensIn(runTokens.value);
+    const good = tokens > 0 || !runTokens.value.trim();
+    tokensProblem.update(good ? "" : "A number of tokens is needed, as 300 B or 1.5 T.");
+    if (good) setRunTokens(tokens);
+    else runTokens.value = state.run_tokens ? short(state.run_tokens) : "";
+  });
   const days = h("span");
   const dollars = h("span");
   const whole = h("p", { class: "whole-run" }, days, dollars);
@@ -99,7 +106,6 @@ export function createPanel({ tour }) {
   const product = h("span", { class: "aside" });
   const plan = createPlan();
   const batch = BATCH.map((one) => numberOf(...one));
-  const [sequence] = batch;
   const trainingChoices = [
     ...TRAINING_CHOICES.map((one) => choiceOf(...one)),
     menuOf("training.framework", "Framework"),
@@ -149,6 +155,7 @@ export function createPanel({ tour }) {
       h("h2", { text: "Training" }),
       of(batch),
       h("div", { class: "field" }, h("label", { for: "run-tokens", text: "Tokens of the run" }), runTokens),
+      tokensProblem.element,
       whole,
     ),
     h("section", {}, h("h2", {}, "Plan", product), plan.element, of(trainingChoices)),
@@ -243,10 +250,6 @@ export function createPanel({ tour }) {
   }
   subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
   subscribe(["pair", "measurement", "scenario", "problems"], whose.update);
-  subscribe(["pair", "measurement"], ({ pair, measurement }) => {
-    // beside a program without a sequence its length moves nothing
-    sequence.element.hidden = !pair?.edited && measurement?.expected?.rows === "samples";
-  });
   subscribe(["pair"], () => sheet.label(`Scenario ${state.pair?.edited ?? ""}`.trim()));
   subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured", "sweep"], (_, changed) =>
     update(changed),
@@ -258,10 +261,22 @@ export function createPanel({ tour }) {
   return { ...sheet, model, unplaced };
 }
 
+/** Fields of the cluster as the panel calls them. @type {Record<string, string>} */
+const CLUSTER = { "cluster.chips_per_node": "GPUs of a node", "cluster.nodes": "Nodes", "cluster.chips": "GPUs" };
+/**
+ * A problem in words of the page: its list stands here, and its fields have other names.
+ * @param {import("../../types.js").Problem} problem
+ */
+function onPage({ field, message, remedy }) {
+  const said = Object.entries(CLUSTER).reduce((text, [path, label]) => text.replaceAll(path, label), remedy);
+  const listed = said.replace(/Choose one of its \d+; headroom catalog \w+ lists them/, "Choose one of the list");
+  return { field, message: CLUSTER[field] ? `${CLUSTER[field]}: ${message}` : message, remedy: listed };
+}
+
 /** @param {HTMLElement} into @param {string} part */
 function showProblems(into, part) {
   const own = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`));
-  const text = saidTogether(own.map((one) => fieldNamed(one, state.catalog)));
+  const text = saidTogether(own.map((one) => onPage(fieldNamed(one, state.catalog))));
   into.hidden = !text;
   if (text) into.replaceChildren(h("b", { text: "Not possible: " }), text);
 }

@@ -1,5 +1,5 @@
 /** A and B in the bar: the title of the page. Each opens a choice of plans and measurements; swap, pin, undo. */
-import { pinScenario, setScenario, setSides, swapSides } from "../../actions.js";
+import { pinScenario, setScenario, setSides, swapSides, undo } from "../../actions.js";
 import { apart, isTraced, leftTrace, measuredChip, relationWords, seemsOf } from "../../measured.js";
 import { describe, same, shortLabel } from "../../scenario.js";
 import { set, state, subscribe } from "../../state.js";
@@ -35,16 +35,18 @@ export function createSidesBar(root, choose) {
     pinScenario();
     toast("Pinned");
   };
+  const back = tool("undo", "Undo", undo, "Control+Z");
   root.append(
     sides[0].element,
     tool("swap", "Swap A and B", swapSides, "x"),
     sides[1].element,
     tool("pin", "Pin this plan", pin, "p"),
-    tool("undo", "Undo", () => history.back(), "Control+Z"),
+    back,
   );
 
   function update() {
     root.hidden = state.view !== "explore";
+    back.disabled = !state.decisions;
     const { pair } = state;
     if (!pair) return;
     for (const { letter, element, badge, kind, name, extra, refused } of sides) {
@@ -68,7 +70,7 @@ export function createSidesBar(root, choose) {
         : `Choose ${letter}`;
     }
   }
-  subscribe(["pair", "view", "catalog"], update);
+  subscribe(["pair", "view", "catalog", "decisions"], update);
   update();
 }
 

@@ -6,7 +6,7 @@ import { shownColumns } from "../../items.js";
 import { median } from "../../measured.js";
 import { chosenSides } from "../../sides.js";
 import { state } from "../../state.js";
-import { h, icon } from "../common/dom.js";
+import { breakable, h, icon } from "../common/dom.js";
 import { createRemove, forget } from "../common/remove.js";
 import { createScroller } from "../common/scroller.js";
 
@@ -71,7 +71,7 @@ export function createItemTable() {
       },
       icon("pin"),
     );
-    const open = h("button", { type: "button", class: "link name", text: item.label, title: item.label });
+    const open = h("button", { type: "button", class: "link name", title: item.label }, breakable(item.label));
     open.onclick = () => {
       if (item.summary) acts.onopen(item);
       else {

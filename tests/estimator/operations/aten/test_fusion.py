@@ -67,16 +67,6 @@ def test_a_residual_that_the_backward_reads_is_written():
     assert moved(both, 2) - moved(alone, 2) == WHOLE_BYTES, "of a kernel's results of one size the first alone"
 
 
-def test_each_micro_batch_is_computed_again_from_its_own():
-    micro_batch = [
-        ("forward", "mm", (HALF, tensor(WIDTH, WIDTH)), (HALF,)),
-        ("forward", "_to_copy", (HALF,), (WHOLE,)),
-        ("forward", "sum", (WHOLE,), (tensor(ROWS, 1, dtype="float32"),)),
-        ("backward", "_to_copy", (WHOLE,), (tensor(ROWS, WIDTH, dtype="float16"),)),
-    ]
-    assert joined(*micro_batch, *micro_batch).sources == [(HALF, 2, 3), (HALF, 6, 7)]
-
-
 def test_a_softmax_over_more_than_is_held_at_once_is_limited_by_its_elements():
     def kernel(words):
         logits = tensor(ROWS, words)

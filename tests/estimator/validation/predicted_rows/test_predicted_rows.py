@@ -91,6 +91,10 @@ def test_why_nothing_is_predicted_depends_on_what_was_measured():
     assert predicted_table(measured("collectives", [RING]), "h200-sxm").unpredicted == (
         "its rows have no number in a column that is predicted"
     )
+    assert predicted_table(measured("collectives", [RING, ring | {"library": "mpi"}]), "h200-sxm").unpredicted == (
+        "some of its rows have no number in a column that is predicted; its rows ran over mpi, and only NCCL and gloo "
+        "are predicted"
+    )
     assert predicted_table(measured("collectives", [ring]), "h200-sxm").unpredicted == ""
 
 

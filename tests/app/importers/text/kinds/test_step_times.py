@@ -337,6 +337,9 @@ def test_a_sentence_before_a_table_says_how_the_model_is_spread(tmp_path):
     stated = "| Model | Strategy | tp | step (ms) |\n|---|---|---|---|\n| gpt2-xl | DDP | 4 | 5 |\n"
     (row,) = rows(tmp_path, "FSDP, tensor parallel 2.\n\n" + stated)
     assert ("sharding" in row, row["strategy"], row["tp"]) == (False, "DDP", 4)
+    counted = "| Model | gpus | step (ms) |\n|---|---|---|\n| gpt2-xl | 4 | 5 |\n| gpt2-xl | 8 | 6 |\n"
+    found = rows(tmp_path, "Data parallel 8, tensor parallel 2.\n\n" + counted)
+    assert [("dp" in row, row["tp"], row["gpus"]) for row in found] == [(False, 2, 4), (False, 2, 8)]
 
 
 def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):

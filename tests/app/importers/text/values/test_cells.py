@@ -10,6 +10,9 @@ from app.importers.text.values.cells import cell, is_data, number
 @pytest.mark.parametrize(
     ("text", "value", "spread", "unit"),
     [
+        ("1355 (1.64x)", 1355, None, ""),
+        ("942 ms (1.5x)", 942, None, "ms"),
+        ("12 (1.5X)", 12, None, ""),
         ("0.024990±0.003563", 0.02499, 0.003563, ""),
         ("0.13 ± 0.00", 0.13, 0.0, ""),
         ("606.90 +/- 3.13 ms", 606.9, 3.13, "ms"),

@@ -1,0 +1,146 @@
+"""Step memory: the peak of a step, or of a forward alone, of one model or several by length, and precision.
+
+Students' tables have a column for each of what ran (``Forward only, fp32 (GB)``, ``Full training step (GB)``) or say it
+in a column beside the peak; each figure becomes a row of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from app.importers.text.kinds.step_prose import fill_in, said_before
+from app.importers.text.kinds.step_times import COUNTS, describe
+from app.importers.text.layout.document import Block, Document, Table, place
+from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.values import meaning
+from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put
+from app.importers.text.values.header import Column
+from app.importers.text.values.megabytes import warning
+from app.importers.text.values.models import COURSE, model_of, settle_course
+from app.importers.text.values.precision import from_text
+from estimator.scenario import catalog
+from estimator.scenario.measurement import Warning
+
+KIND = "step-memory"
+_PASSES = {"forward": "forward", "forward_backward": "forward-backward", "step": "step"}
+"""What ran, by what a column's words mean."""
+_PEAK = ("peak_memory", "memory")
+_PASS_COLUMNS = {*meaning.VERSION, "pass", "passes", "stage", "phase", "what", "run"}
+_WHOLE_STEP = re.compile(r"\b(?:train(?:ing)?|step|full)\b", re.IGNORECASE)
+_PRECISION = re.compile(
+    r"\b(fp32|float32|tf32|bf16|bfloat16|fp16|float16)\b([\s+,/-]{0,3}(?:autocast|mixed|amp)\b)?", re.I
+)
+_MODEL = re.compile(
+    r"\b([\w./-]{1,60})[ -](?:sized? )?model\b|\bmodel(?: size)?[ :=]{1,3}([\w./-]{1,60})", re.IGNORECASE
+)
+
+
+def matches(block: Block) -> bool:
+    """A table of peaks in bytes beside lengths or models, and of no time, of a model that it or its text names."""
+    if not isinstance(block, Table) or block.form == "statistics":
+        return False
+    columns = columns_of(block)
+    peaks = _peaks(columns)
+    lengths, models = (
+        sum(meaning.name_is(one, names) for one in columns) for names in (meaning.SEQ_LEN, meaning.MODEL)
+    )
+    if not peaks or lengths > 1 or not (lengths or models):
+        return False
+    if any(not _is_setting(one) for at, one in enumerate(columns) if at not in peaks):
+        return False
+    return models > 0 or bool(_model_said(block))
+
+
+def _is_setting(one: Column) -> bool:
+    named = meaning.MODEL | meaning.PARAMETERS | meaning.PRECISION | meaning.GPU | meaning.STATUS | _PASS_COLUMNS
+    return meaning.name_is(one, named) or any(meaning.name_is(one, names) for names, _ in COUNTS)
+
+
+def _peaks(columns: tuple[Column, ...]) -> dict[int, str]:
+    """Columns of peaks with what ran, "" where another column says it."""
+    found = {}
+    for at, one in enumerate(columns):
+        what = meaning.quantity(one)
+        of_bytes = one.unit is not None and one.unit.suffix == "_bytes"
+        if of_bytes and what and what.name in _PASSES:
+            found[at] = _PASSES[what.name]
+        elif of_bytes and what and what.name in _PEAK:
+            found[at] = _pass_in(one.header)
+    return found
+
+
+def _pass_in(text: str) -> str:
+    """What a cell or a header says that ran, as ``forward``, ``forward-backward`` or ``step``; "" where nothing."""
+    words = text.lower()
+    if _WHOLE_STEP.search(words) or "optimizer" in words:
+        return "step"
+    forward, backward = ("forward" in words or "fwd" in words), ("backward" in words or "bwd" in words)
+    return "forward-backward" if backward else "forward" if forward else ""
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Read all such tables under one heading, a row for each figure."""
+    tables = [block for block in blocks if isinstance(block, Table)]
+    findings = Findings()
+    rows: list[dict[str, Any]] = []
+    warnings: list[Warning] = []
+    for table in tables:
+        new = list(_rows(table, findings))
+        if not any("model" in row for row in new) and (model := _model_said(table)):
+            for row in new:
+                row["model"] = model
+                row |= {"catalogue_model": key} if (key := model_of(row)) else {}
+            message = f"No column says it; the text before the table does, and all rows have it: model {model}"
+            warnings.append(Warning(code="said-in-text", message=message, where=place(table)))
+        warnings += fill_in(new, said_before(table), place(table))
+        if settle_course(new, document.lines):
+            message = "Its models are taken for those of CS336 (assignment 2, systems), as the text says"
+            warnings.append(Warning(code="course-models", message=message, where=place(table)))
+        rows += new
+    if findings.loose_sizes:
+        warnings.append(warning(None, place(tables[0]), printed_sizes(findings)))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
+
+
+def _rows(table: Table, findings: Findings) -> Iterator[dict[str, Any]]:
+    columns = columns_of(table)
+    peaks = _peaks(columns)
+    for line, cells in zip(table.lines, table.rows, strict=True):
+        findings.line = line
+        shared: dict[str, Any] = {}
+        for at, one in enumerate(columns):
+            if at in peaks:
+                continue
+            if meaning.name_is(one, _PASS_COLUMNS) and (ran := _pass_in(cells[at])):
+                shared["pass"] = ran
+            else:
+                describe(shared, one, cells[at], findings)
+        for at, ran in peaks.items():
+            row = dict(shared)
+            oom = findings.oom
+            if precision := _precision_of(columns[at].header):
+                row["precision"] = precision
+            row["pass"] = ran or row.get("pass") or "step"
+            put(row, "peak", cells[at], columns[at], findings)
+            row["status"] = row_status(row, findings, oom=findings.oom > oom)
+            yield row
+
+
+def _precision_of(text: str) -> str:
+    found = _PRECISION.search(text)
+    if found is None:
+        return ""
+    name = from_text(found[1])
+    return f"{name}-amp" if found[2] and name in ("bf16", "fp16") else name
+
+
+def _model_said(table: Table) -> str:
+    """The model that the text before a table names, by the catalogue's name or the course's; "" where none."""
+    for line in reversed((*table.around.heading, *table.around.before)):
+        for hit in _MODEL.finditer(line[:400]):
+            name = hit[1] or hit[2]
+            if model_of({"model": name}) or catalog.known("models", f"{COURSE}{name.lower()}"):
+                return name
+    return ""

@@ -1,0 +1,102 @@
+"""What a compiled forward saves for its backward, as torch's partitioner did for Llama, GPT-2 and OLMo-2."""
+
+from __future__ import annotations
+
+from estimator.estimate.kept import kept
+from estimator.operations.aten.fusion import fused
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
+
+ROWS, WIDTH = 4096, 768
+NARROW = Operand(shape=(ROWS, WIDTH), dtype="bfloat16")
+WIDE = Operand(shape=(ROWS, WIDTH), dtype="float32")
+NARROW_BYTES, WIDE_BYTES = 2 * ROWS * WIDTH, 4 * ROWS * WIDTH
+WEIGHT = Operand(shape=(WIDTH, WIDTH), dtype="bfloat16")
+
+
+def saved(*steps):
+    """(Born, bytes, died) of what is in memory, of (phase, op, inputs, output, died), all of one compiled region."""
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=i, outputs=(o,)) for _, op, i, o, _ in steps)
+    calls = tuple(
+        Call(kind="kernel", signature=at, phase=phase, module=-1, compiled=True) for at, (phase, *_) in enumerate(steps)
+    )
+    storages = tuple(
+        Storage(bytes=ROWS * WIDTH * (4 if one.dtype == "float32" else 2), born=at, died=died)
+        for at, (*_, one, died) in enumerate(steps)
+    )
+    found = OpList(source="trace", program="", chip="", signatures=signatures, calls=calls, storages=storages)
+    phases = [one[0] for one in steps]
+    by = fused(found, phases)
+    return [
+        (one.born, one.bytes, one.died) for one in kept(found, phases, by.inner, by.flow, ends=by.ends, same=by.same)
+    ]
+
+
+def test_a_sum_over_layers_is_saved_in_its_own_type():
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 2),
+        ("forward", "add", (NARROW, NARROW), NARROW, 3),
+        ("forward", "_to_copy", (NARROW,), WIDE, 8),
+        ("forward", "pow", (WIDE,), WIDE, 5),
+        ("forward", "_to_copy", (WIDE,), NARROW, 6),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 8),
+        ("backward", "mul", (NARROW, WIDE), WIDE, 9),
+    ]
+    found = saved(*steps)
+    assert (2, WIDE_BYTES, 8) not in found
+    assert [one for one in found if one[0] < 2 and one[2] >= 8] == [(1, NARROW_BYTES, 8)], "the sum, not the product"
+
+
+def test_what_backward_gives_to_a_product_is_written_where_it_is_made():
+    steps = [
+        ("forward", "sigmoid", (NARROW,), NARROW, 5),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 3),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 4),
+        ("backward", "mul", (NARROW, NARROW), NARROW, 5),
+        ("backward", "mm", (NARROW, NARROW), NARROW, 6),
+    ]
+    assert (0, NARROW_BYTES, 5) in saved(*steps)
+
+
+def test_what_a_product_left_is_enough_to_compute_the_rest_of_its_kernel_again():
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("forward", "sigmoid", (NARROW,), NARROW, 6),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 8),
+        ("backward", "neg", (NARROW,), NARROW, 9),
+    ]
+    found = saved(*steps)
+    assert 1 not in [born for born, _, _ in found]
+    assert (0, NARROW_BYTES, 7) in found, "until the kernel that computes it again has run"
+
+
+def test_one_cast_for_several_products_lives_as_long_as_its_last_reader():
+    steps = [
+        ("forward", "neg", (WIDE,), WIDE, 4),
+        ("forward", "_to_copy", (WIDE,), NARROW, 7),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 3),
+        ("forward", "_to_copy", (WIDE,), NARROW, 6),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 6),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 7),
+    ]
+    assert [one for one in saved(*steps) if one[0] in (1, 3)] == [(1, NARROW_BYTES, 7)]
+
+
+def test_what_a_name_in_the_loop_holds_past_backward_is_in_memory_and_saves_the_rest():
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),  # as logits, until those of the next forward
+        ("forward", "sigmoid", (NARROW,), NARROW, 6),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 7),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),
+    ]
+    found = saved(*steps)
+    assert 1 not in [born for born, _, _ in found]
+    assert (0, NARROW_BYTES, 8) in found

@@ -57,9 +57,6 @@ ORDER = (
 assert set(ORDER) == set(CONSTANTS) == set(GROUPS)
 
 TILED = {"products": "gemm_matrix_tiles", "tf32 products": "gemm_tf32_tiles", "fp32 products": "gemm_vector_tiles"}
-
-PRODUCTS, FREE = "gemm_matrix_frac", "gemm_in_step_factor"
-
 LEAST_RESIDUAL_FRAC = 0.01
 """No constant is known better: clocks and temperatures move by as much from one day to the next."""
 RESIDUALS = 1.5
@@ -102,19 +99,6 @@ class Calibration:
     points: dict[str, int] = field(default_factory=dict)
     errors: tuple[GroupErrors, ...] = ()
     undetermined: tuple[Undetermined, ...] = ()
-
-
-def at_highest_clock(base: Efficiencies, e: Efficiencies) -> Range:
-    """The factor that leaves products in steps at the catalogue's rate.
-
-    Products in a row are at the power limit, where chips of a kind differ (0.80 to 0.84 of peak by the probes of six
-    hosts); the highest clock, at which they run between other kernels, is taken to be the same on all.
-    """
-    inherited = base.ranges[FREE]
-    value = max(base.gemm_matrix_frac * base.gemm_in_step_factor / e.gemm_matrix_frac, 1.0)
-    by = value / inherited.value
-    source = f"the catalogue's rate at the highest clock over {PRODUCTS}"
-    return replace(inherited, value=value, low=inherited.low * by, high=inherited.high * by, source=source)
 
 
 def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
@@ -183,9 +167,6 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
             tables.pop(TILED.get(group, ""), None)
             continue
         e = fitted
-    if PRODUCTS in ranges and base.gemm_in_step_factor > 1.0:
-        ranges[FREE] = at_highest_clock(base, e)
-        counts[FREE], residuals[FREE] = counts[PRODUCTS], residuals[PRODUCTS]
     measurements = [source.measurement for source in sources]
     for own, missing in (
         host_ranges(measurements, base),

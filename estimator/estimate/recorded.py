@@ -411,7 +411,7 @@ def _walks(found: Recorded) -> Mapping[int, tuple[int, int, float]]:
                 both = max(most, tensors), max(dtensors, tensors if call.dtensor else 0)
                 walks[first] = (*both, WALKED_FIRST if roots >= 0 else 1.0)
                 if roots >= 0:
-                    walks[roots] = (*both, CORRECTED)
+                    walks[roots] = (*both, CORRECTED + (WALKED_FIRST if roots == first else 0.0))
     return walks
 
 

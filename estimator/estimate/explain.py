@@ -13,6 +13,7 @@ from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
+from estimator.scenario.hardware import Cluster
 from estimator.scenario.problems import REMEDY_KINDS, Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import Number, bytes_text, seconds
@@ -99,6 +100,15 @@ def needed(peak: float, reserved: float) -> str:
     return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
+def shared_cpu(cluster: Cluster) -> tuple[str, ...]:
+    """Say of several ranks of one CPU that each is predicted with all of it."""
+    ranks = cluster.chips_per_node
+    if cluster.chip.kind != "cpu" or ranks == 1:
+        return ()
+    return (f"Each of the {ranks} ranks of a CPU is predicted with the whole of it, which they share: what computes may"
+            f" take up to {ranks} times as long.",)  # fmt: skip
+
+
 def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
     """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan
@@ -112,6 +122,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
     in_node = scenario.cluster.chips_per_node
+    found += shared_cpu(scenario.cluster)
     near = node_factor(e, in_node)
     if near < 1.0:
         found.append(

@@ -71,8 +71,8 @@ export function pairOf(shown, known) {
   return { a, b, edited: first === "plan" ? "A" : second === "plan" ? "B" : "" };
 }
 
-/** How often something happens in a step. @param {Estimate} estimate */
-const perStep = ({ tokens_per_s, step_time_s }) => (tokens_per_s ? tokens_per_s * step_time_s : null);
+/** Tokens of a step, whole as they are. @param {Estimate} estimate */
+const perStep = ({ tokens_per_s, step_time_s }) => (tokens_per_s ? Math.round(tokens_per_s * step_time_s) : null);
 
 /**
  * Tokens of a measured step, else its samples: of its scenario, of the one that its shapes propose, or what its own loss
@@ -191,7 +191,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     breakdown_s: estimate?.breakdown_s ?? null,
     phases_s: estimate?.phases_s ?? null,
     range_s: estimate?.interval_s ?? null,
-    tokens: estimate?.tokens_per_s ? estimate.tokens_per_s * estimate.step_time_s : null,
+    tokens: estimate ? perStep(estimate) : null,
     samples: null,
     logged: null,
     chips: estimate?.chips ?? (scenario && chips(scenario)),

@@ -164,6 +164,13 @@ def test_a_slider_is_swept_as_table_and_csv_of_which_rows_become_a_and_b(visit, 
     card.get_by_role("button", name="Close the sweep").click()
     expect(card).to_be_hidden()
     assert query(page, "sweep") is None
+    # the sweep of a micro-batch, which the panel shows now, by keyboard; closed, the button has the focus again
+    opener = page.get_by_role("button", name="Sweep Micro-batch")
+    opener.press("Enter")
+    expect(card).to_be_visible()
+    card.get_by_role("button", name="Copy CSV").press("Escape")
+    expect(card).to_be_hidden()
+    expect(opener).to_be_focused()
 
 
 def test_a_bandwidth_is_swept_and_a_link_opens_the_sweep(visit):
@@ -194,6 +201,11 @@ def test_a_bandwidth_is_swept_and_a_link_opens_the_sweep(visit):
     expect(page.locator('[data-field="training.global_batch"] input[type=number]')).to_have_value("64")
     page.keyboard.press("Control+z")
     expect(card.get_by_role("heading")).to_have_text("Sweep: Memory bandwidth")
+    # no label lies over the buttons of the multiples
+    if page.get_by_role("button", name="Sweep link").is_hidden():
+        page.get_by_text("What if", exact=False).first.click()
+    page.get_by_role("button", name="Sweep link").click()
+    expect(card.get_by_role("heading")).to_have_text(re.compile("Link"))
     tokens = page.locator("#run-tokens")
     tokens.fill("lots")
     tokens.press("Enter")

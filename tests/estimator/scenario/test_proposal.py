@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.importers import import_file
-from estimator.estimate.of_op_list import cluster_for
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario import catalog
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.proposal.proposal import Proposal, proposal
@@ -224,6 +224,7 @@ def test_ranks_of_a_cpu_share_one_host():
     assert (fields["cluster.nodes"].value, fields["cluster.chips_per_node"].value) == (1, 2)
     cluster = cluster_for(ops)
     assert (cluster.nodes, cluster.chips_per_node) == (1, 2)
+    assert "whole of it, which they share" in estimate_op_list(ops, cluster, interval=False).assumptions[0]
 
 
 def test_tensor_parallel_ranks_add_activations_up():

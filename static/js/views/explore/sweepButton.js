@@ -10,6 +10,7 @@ export function createSweepButton(path, label) {
     {
       type: "button",
       class: "sweep-at",
+      "data-sweeps": path,
       title: `Sweep: all values of ${label} as figure, table and CSV`,
       "aria-label": `Sweep ${label}`,
       "aria-pressed": "false",

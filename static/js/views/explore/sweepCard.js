@@ -49,12 +49,22 @@ export function createSweep({ name }) {
     actions: [field, copyCsv],
     name,
   });
+  /** Close it; the focus goes back to the button that it came from. */
+  function leave() {
+    const path = state.sweep;
+    setSweep("");
+    const opener = document.querySelector(`[data-sweeps="${CSS.escape(path)}"]`);
+    if (opener instanceof HTMLElement) opener.focus();
+  }
   const close = h(
     "button",
-    { type: "button", class: "tool", "aria-label": "Close the sweep", onclick: () => setSweep("") },
+    { type: "button", class: "tool", "aria-label": "Close the sweep", onclick: leave },
     icon("close"),
   );
   card.element.querySelector(".acts")?.append(close);
+  card.element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.defaultPrevented) leave();
+  });
   const scroller = createScroller("Values of the sweep", "tall");
   card.below.append(scroller.element);
   card.element.hidden = true;

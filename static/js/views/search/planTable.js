@@ -51,7 +51,7 @@ export function planTable(sorted, asked) {
       { class: late ? "opens late" : "opens", onclick: (/** @type {Event} */ event) => event.target !== open && act() },
       h("td", { class: "wrap" }, open, h("small", { text: rest }), tied(found.ties)),
       h("td", { text: String(one.chips) }),
-      h("td", { text: said(time, one) }),
+      h("td", { text: said(time, one) }, late && h("small", { class: "ties", text: `over ${asked.days} days` })),
       h("td", { class: "wide quiet", text: `${low} – ${high}` }),
       priced && h("td", { text: said(price, one) }),
       h("td", { class: "wide", text: said(hours, one) }),

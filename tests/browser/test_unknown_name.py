@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("llama3-8bb", "Did you mean llama3-8b"), ("nomodel", "headroom catalog models lists them.")]
+    ("name", "remedy"), [("llama3-8bb", "Did you mean llama3-8b"), ("nomodel", "Choose one of the list")]
 )
 def test_an_unknown_model_is_refused_in_a_sentence(visit, name, remedy):
     page = visit(f"/?model={name}", refusals=(422,))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from estimator.scenario import catalog
 from estimator.scenario.measurement import step_time_s
 from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
 from tests.app.importers.reading import codes, one, read, refusal
@@ -320,7 +321,7 @@ def test_a_line_of_passes_alone_has_their_total_or_their_sum(tmp_path, total, st
     [("", 1536, False, True), ("params=13.3M ", 1536, False, False), ("n_params: 10.2M ", 1024, True, True)],
 )
 def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_parameters_say(
-    tmp_path, count, ffn, gated, tied
+    tmp_path, monkeypatch, count, ffn, gated, tied
 ):
     found = one(read(tmp_path, of_phases(SIZES.format(count))))
     model = found.scenario["model"]
@@ -329,7 +330,9 @@ def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_paramete
     said = next(w.message for w in found.warnings if w.code == "model-assumed")
     assert ("to which its parameters come nearest" in said) == bool(count)
     assert found.device == {"kind": "cpu"}
-    proposed = said_scenario(found)
+    with monkeypatch.context() as here:
+        here.setattr(catalog, "known", lambda *_: None)  # not even the CPU that another test measured
+        proposed = said_scenario(found)
     assert proposed is not None
     assert "ran on a CPU" in proposed.reason
     on_gpu = said_scenario(found, "a100-80gb-sxm")

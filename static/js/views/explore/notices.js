@@ -2,6 +2,7 @@
 import { setScenario } from "../../actions.js";
 import { sentences } from "../../format.js";
 import { fieldNamed } from "../../ownParts.js";
+import { onPage } from "../../problemWords.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
 
@@ -32,7 +33,7 @@ export function createNotices(unplaced) {
       ? [estimated, "Back to the last one that could, which the figures still show"]
       : [base, "Back to the sample"];
     const back = h("button", { type: "button", class: "link", text, onclick: () => setScenario(to) });
-    const named = which.map((one) => fieldNamed(one, state.catalog));
+    const named = which.map((one) => onPage(fieldNamed(one, state.catalog)));
     element.replaceChildren(notice(title, sentences(named), back));
   }
   return { element, update };

@@ -1,4 +1,5 @@
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
+import { onPage } from "../../problemWords.js";
 import { reset, setChip, setChips, setModel, setOwnChip, setRunTokens, setScenario } from "../../actions.js";
 import { count, plural, saidTogether, short, significant, wholeNeeded } from "../../format.js";
 import { createCalibration } from "./calibration.js";
@@ -259,18 +260,6 @@ export function createPanel({ tour }) {
   /** Problems that no field of the panel can show. */
   const unplaced = () => state.problems.filter(({ field }) => !handled.has(field) && !/^(model|cluster)\b/.test(field));
   return { ...sheet, model, unplaced };
-}
-
-/** Fields of the cluster as the panel calls them. @type {Record<string, string>} */
-const CLUSTER = { "cluster.chips_per_node": "GPUs of a node", "cluster.nodes": "Nodes", "cluster.chips": "GPUs" };
-/**
- * A problem in words of the page: its list stands here, and its fields have other names.
- * @param {import("../../types.js").Problem} problem
- */
-function onPage({ field, message, remedy }) {
-  const said = Object.entries(CLUSTER).reduce((text, [path, label]) => text.replaceAll(path, label), remedy);
-  const listed = said.replace(/Choose one of its \d+; headroom catalog \w+ lists them/, "Choose one of the list");
-  return { field, message: CLUSTER[field] ? `${CLUSTER[field]}: ${message}` : message, remedy: listed };
 }
 
 /** @param {HTMLElement} into @param {string} part */

@@ -116,7 +116,7 @@ def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warni
     phases: dict[str, float] = {}
     sums_s = [0.0] * len(rows[1:])
     for phase in WORK_PHASES:
-        for name in (phase, *_SHORT.get(phase, ())):
+        for name in (phase, *SHORT.get(phase, ())):
             each = [row[f"{name}_s"] for row in rows[1:] if isinstance(row.get(f"{name}_s"), float)]
             if each and len(each) == len(rows) - 1 and phase not in phases:
                 phases[phase] = statistics.median(each)
@@ -132,7 +132,12 @@ def phases_of(rows: Sequence[Mapping[str, Any]], steps_s: Sequence[float], warni
     return phases
 
 
-_SHORT = {Phase.FORWARD: ("fwd",), Phase.BACKWARD: ("bwd",), Phase.OPTIMIZER: ("optim", "opt")}
+SHORT: Mapping[Phase | str, tuple[str, ...]] = {
+    Phase.FORWARD: ("fwd",),
+    Phase.BACKWARD: ("bwd",),
+    Phase.OPTIMIZER: ("optim", "opt"),
+}
+"""What loops call a phase besides its name."""
 _LEAST_OF_STEP, _MOST_OF_STEP = 0.9, 1.02
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from app.importers.text.trainers import clock, passes
 from app.importers.text.trainers.first_lines import settings_before
 from app.importers.text.trainers.log import (
+    SHORT,
     Log,
     Step,
     memory_of,
@@ -27,6 +28,7 @@ from app.importers.text.trainers.log import (
 )
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
+from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.measurement import Warning
 
 _MARK = re.compile(
@@ -246,17 +248,20 @@ def _step(mark: int, text: str) -> Step:
 
 
 def _whole_of_phases(row: dict[str, Any]) -> float:
-    """The time of a step whose line says those of its passes: what it calls the total, else their sum; 0 without."""
-    passes = [row[f"{short}_s"] for pair in PASSES for short in pair if isinstance(row.get(f"{short}_s"), float)]
-    if len(passes) < len(PASSES):
+    """The time of a step whose line says those of its passes: what it calls the total, else their sum; 0 without.
+
+    The total is taken out of the row, as it is the step's.
+    """
+    said = {
+        phase: value
+        for phase in WORK_PHASES
+        for name in (phase, *SHORT[phase])
+        if isinstance(value := row.get(f"{name}_s"), float)
+    }
+    if not {Phase.FORWARD, Phase.BACKWARD} <= said.keys():
         return 0.0
     total = row.pop("total_s", None)
-    rest = sum(row[name] for name in ("optimizer_s", "optim_s", "opt_s") if isinstance(row.get(name), float))
-    return float(total) if isinstance(total, float) else sum(passes) + rest
-
-
-PASSES = (("forward", "fwd"), ("backward", "bwd"))
-"""A step's passes, by the names that loops give them."""
+    return float(total) if isinstance(total, float) else sum(said.values())
 
 
 def _meaning(name: str, printed: str) -> tuple[str, float]:

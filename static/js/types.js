@@ -62,7 +62,7 @@
  * @typedef {{key: string, label: string, hue: string, says?: string, formula?: string, source?: string}} Named  a category, phase, pass or
  *   kind of memory; `--hue-…` colours it; `says`: what it is, for the glossary
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
- *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
+ *   message: string}[], doubts?: Record<string, string>, measuring?: boolean, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
  *   minimum: number | null, maximum: number | null, help: string, default: any}>, axis_fields: string[], categories: Named[], phases: Named[], passes: Named[], between_passes: string[], sends: string,
  *   memory_kinds: Named[], traced_precisions?: string[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog

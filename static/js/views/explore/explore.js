@@ -252,6 +252,8 @@ export function createExplore(root, { tour, choose }) {
     drawRest();
     say();
   });
+  // peaks that are doubted, or are no longer
+  subscribe(["catalog"], () => state.view === "explore" && water.update());
   subscribe(["timelines"], () => state.view === "explore" && time.update());
   subscribe(["levels"], () => state.view === "explore" && drawRoofline());
   subscribe(["difference", "selected"], (_, changed) => {

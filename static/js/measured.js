@@ -261,7 +261,7 @@ function tracedWords({ measurement, measuredScenario, scenario, catalog, pair })
   if (!measuredScenario) return "traced, and predicted from its own ops: nothing ran";
   if (apart({ measurement, measuredScenario, catalog }, scenario)) return "another program was traced";
   return same(measuredScenario, scenario)
-    ? "B is the catalogue's form of the program"
+    ? "B is the catalogue's form of the program; where they differ believe A, its own ops"
     : "A is the catalogue's form of the traced program";
 }
 

@@ -35,7 +35,7 @@
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
- *   estimate: Estimate, offered: {key: string, label: string}[],
+ *   estimate: Estimate, offered: {key: string, label: string, reason: string}[],
  *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
  *   asked?: string[], fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file

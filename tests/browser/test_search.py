@@ -134,7 +134,7 @@ def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     words = page.locator("#cells .hoverlayer .hovertext")
     expect(words).to_be_visible()
-    recompute = re.search(r"recompute (none|selective|full)", words.text_content())[1]
+    recompute = re.search(r"Recompute (none|selective|full)", words.text_content())[1]
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect_view(page, "explore")
     wait_for_figures(page)
@@ -221,7 +221,7 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
     expect(page.locator("#search .notice")).to_contain_text("No plan fits")
     # nothing was tried in the host's memory unless it is asked for, which the answer says
     page.get_by_role("button", name="Offload the optimizer").click()
-    expect(page.get_by_role("button", name="Unlock offload optimizer")).to_be_visible()
+    expect(page.get_by_role("button", name="Unlock Offload to host memory optimizer")).to_be_visible()
     expect(page.locator("#search .notice")).not_to_contain_text("host's memory")
     # a number that cannot be is refused where it was typed, and the one before stays
     for name, typed, why in (

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.importers.text.layout.document import Table
+from app.importers.text.layout.document import Block, place
 from app.importers.text.values.chip_names import gpus_said
 from app.importers.text.values.layouts import degrees_said, sharding_said
+from app.importers.text.values.models import COURSE, model_of
 from app.importers.text.values.precision import from_text
 from app.importers.text.values.units import Unit, unit
+from estimator.scenario import catalog
 from estimator.scenario.measurement import Warning
 
 _TIMES_IN = re.compile(
@@ -33,6 +35,11 @@ _PRECISION = re.compile(
     rf"|\b({_MIXED})(?:[\s-]precision)?\W{{0,3}}(?:(?:with|in|to|of)\W{{1,2}})?{_FORMAT}\b",
     re.IGNORECASE,
 )
+_MODEL = re.compile(
+    r"\b([\w./-]{1,60})(?=[ -](?:sized? )?model\b)|\bmodel(?: size)?(?: is| was)?[ :=]{1,3}([\w./-]{1,60})"
+    r"|\b(?:train(?:ed|ing)?|benchmark(?:ed|ing)?|ran|running)\s([\w./-]{2,60})",
+    re.IGNORECASE,
+)
 _WORLD = re.compile(r"\bworld size\s?(?:=|:|of)?\s?(\d{1,5})\b", re.IGNORECASE)
 _LONGEST = 1000
 """Letters of a line that is looked at."""
@@ -51,9 +58,9 @@ class Said:
         return str(self.values.get("precision", ""))
 
 
-def said_before(table: Table) -> Said:
+def said_before(block: Block) -> Said:
     """Read what stands before a table."""
-    lines = [line for line in table.around.before if len(line) <= _LONGEST]
+    lines = [line for line in block.around.before if len(line) <= _LONGEST]
     batches = {
         (_BATCHES[(found[1] or "")[:3].lower()], int(found[2])) for line in lines for found in _BATCH.finditer(line)
     }
@@ -106,9 +113,31 @@ def fill_in(rows: Sequence[dict[str, Any]], said: Said, where: str, only: Sequen
     return [Warning(code="said-in-text", message=message, where=where)]
 
 
+def model_said(rows: Sequence[dict[str, Any]], block: Block) -> list[Warning]:
+    """Give rows, none of which names a model, that of the text before them; say it."""
+    name = "" if any("model" in row for row in rows) else model_before(block)
+    if not name or not rows:
+        return []
+    for row in rows:
+        row["model"] = name
+        row |= {"catalogue_model": key} if (key := model_of(row)) else {}
+    message = f"No column says it; the text before the table does, and all rows have it: model {name}"
+    return [Warning(code="said-in-text", message=message, where=place(block))]
+
+
+def model_before(block: Block) -> str:
+    """The model that the text before a table names, by the catalogue's name or the course's; "" where none."""
+    for line in reversed((*block.around.heading, *block.around.before)):
+        for hit in _MODEL.finditer(line[:400]):
+            name = str(next(filter(None, hit.groups()))).rstrip(".")
+            if model_of({"model": name}) or catalog.known("models", f"{COURSE}{name.lower()}"):
+                return name
+    return ""
+
+
 _SAME = {
     **dict.fromkeys(_BATCHES.values(), tuple(_BATCHES.values())),
-    "gpus": ("gpus", "nodes", "dp", "tp", "pp", "cp"),
+    "gpus": ("gpus", "world_size", "nodes", "dp", "tp", "pp", "cp"),
     "dp": ("dp", "gpus", "nodes"),
     "sharding": ("sharding", "strategy"),
 }

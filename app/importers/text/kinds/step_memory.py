@@ -19,8 +19,9 @@ from app.importers.text.values.figures import Findings, columns_of, printed_size
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import settle_course
-from app.importers.text.values.precision import from_text
+from app.importers.text.values.precision import precision_said
 from estimator.scenario.measurement import Warning
+from estimator.scenario.units import counted
 
 KIND = "step-memory"
 _PASSES = {"forward": "forward", "forward_backward": "forward-backward", "step": "step"}
@@ -28,9 +29,6 @@ _PASSES = {"forward": "forward", "forward_backward": "forward-backward", "step":
 _PEAK = ("peak_memory", "memory")
 _PASS_COLUMNS = {*meaning.VERSION, "pass", "passes", "stage", "phase", "what", "run"}
 _WHOLE_STEP = re.compile(r"\b(?:train(?:ing)?|step|full)\b", re.IGNORECASE)
-_PRECISION = re.compile(
-    r"\b(fp32|float32|tf32|bf16|bfloat16|fp16|float16)\b([\s+,/-]{0,3}(?:autocast|mixed|amp)\b)?", re.I
-)
 
 
 def matches(block: Block) -> bool:
@@ -84,6 +82,14 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = list(_rows(table, findings))
+        if assumed := [row for row in new if not row["pass"]]:
+            for row in assumed:
+                row |= {"pass": "step"}
+            message = (
+                f"No column says what ran in {counted(len(assumed), 'row')}: the peak is taken for a whole step's."
+                " Write forward, forward and backward or step into a column"
+            )
+            warnings.append(Warning(code="pass-assumed", message=message, where=place(table)))
         warnings += model_said(new, table)
         warnings += fill_in(new, said_before(table), place(table))
         if settle_course(new, document.lines):
@@ -111,17 +117,9 @@ def _rows(table: Table, findings: Findings) -> Iterator[dict[str, Any]]:
         for at, ran in peaks.items():
             row = dict(shared)
             oom = findings.oom
-            if precision := _precision_of(columns[at].header):
+            if precision := precision_said([columns[at].header]):
                 row["precision"] = precision
-            row["pass"] = ran or row.get("pass") or "step"
+            row["pass"] = ran or row.get("pass", "")
             put(row, "peak", cells[at], columns[at], findings)
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             yield row
-
-
-def _precision_of(text: str) -> str:
-    found = _PRECISION.search(text)
-    if found is None:
-        return ""
-    name = from_text(found[1])
-    return f"{name}-amp" if found[2] and name in ("bf16", "fp16") else name

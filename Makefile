@@ -52,7 +52,7 @@ READY_NODE := node_modules/ready-node
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 	@echo
-	@echo '  make run PORT=8001                    another port; HOST=ADDRESS another address (docs/slurm.md)'
+	@echo '  make run PORT=8001                    another port; HOST=ADDRESS another address (README.md, Data)'
 	@echo '  make run ARGS="--data DIR"            options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
 	@echo '  make run EXTRAS=postgres,tables       with the driver of PostgreSQL, and with Parquet and Excel'

@@ -107,6 +107,11 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
     expect(page.locator("#search .notice")).to_contain_text("more chips would have little to divide")
     expect(page.locator("#search .notice button")).to_have_text([re.compile(r"Take [\d\s]+ sequences")])
     expect(page.locator("#search-status h3")).to_have_text("Quickest, yet too slow")
+    # what was said of fewer days is not said of any number of them
+    page.get_by_label("Within, days").fill("")
+    page.get_by_label("Within, days").press("Enter")
+    expect(page.locator("#search-status h3")).not_to_have_text("Quickest, yet too slow")
+    expect(page.locator("#search .notice")).to_have_count(0)
 
 
 def test_the_whole_of_a_row_is_lit_under_the_mouse(visit):

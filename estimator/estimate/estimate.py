@@ -138,7 +138,7 @@ def estimate(
 
     stages = stage_memories(setting, e)
     fullest = max(stages, key=lambda stage: stage.peak_bytes)
-    capacity = scenario.cluster.chip.memory_bytes
+    capacity = scenario.cluster.rank_chip.memory_bytes
     reserved = max(stage.reserved_bytes for stage in stages)
     memory = Memory(
         peak_bytes=fullest.peak_bytes,
@@ -154,7 +154,7 @@ def estimate(
 
     tokens = float(scenario.tokens)
     chips = scenario.cluster.chips
-    peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
+    peak = peak_flops_per_s(scenario.cluster.rank_chip, scenario.training.precision)
     model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
     ops: tuple[OpCost, ...] = ()
     collectives: tuple[Collective, ...] = ()
@@ -190,7 +190,7 @@ def estimate(
         problems=of_memory,
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
-        roofs=roofs_of(scenario.cluster.chip),
+        roofs=roofs_of(scenario.cluster.rank_chip),
         micro_batches=scenario.micro_batches,
         chips=chips,
         efficiencies=e.name,

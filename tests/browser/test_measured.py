@@ -56,6 +56,9 @@ def test_a_disturbed_measurement_shows_its_fastest_step_and_no_error(open_page, 
     expect(page.locator(DELTA)).to_have_text("peaks not known")
     expect(page.locator("#step-time .hint")).to_contain_text("left 11 % of it")
     expect(page.locator("#step-time .causes li")).to_have_count(0)
+    expect(page.locator(".remedies")).to_be_hidden()
+    page.get_by_role("button", name="Measure this CPU again").click()
+    expect(page.get_by_role("button", name="Measuring this CPU again")).to_be_disabled()
     page.reload()
 
     drop(page, tmp_path / "disturbed.json")

@@ -151,6 +151,7 @@ class Efficiencies:
     host_memory_bytes_per_s: float
     workspace_bytes: float
     allocator_frac: float
+    allocator_scores_frac: float
     gemm_matrix_tiles: Tiles
     gemm_tf32_tiles: Tiles
     gemm_vector_tiles: Tiles

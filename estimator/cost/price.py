@@ -95,13 +95,14 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
-    seconds = gemm_s(
-        batch=op.batch,
+    times: Number = op.batch if op.apart else 1.0
+    seconds = times * gemm_s(
+        batch=op.batch / times,
         m=op.m,
         n=op.n,
         k=op.k,
-        bytes=op.bytes,
-        waited_bytes=waited_bytes(op, efficiencies),
+        bytes=op.bytes / times,
+        waited_bytes=waited_bytes(op, efficiencies) / times,
         flops_per_s=rate,
         compute_units=chip.compute_units,
         memory_bytes_per_s=memory,

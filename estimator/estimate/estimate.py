@@ -19,7 +19,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
-from estimator.estimate.residual import kind_of, memory_interval, out_of_memory_frac, widened
+from estimator.estimate.residual import allocator_range, kind_of, memory_interval, out_of_memory_frac, widened
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -149,7 +149,7 @@ def estimate(
         by_kind=fullest.by_kind,
         stages=stages,
         interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, e.ranges.get("allocator_frac")),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, allocator_range(scenario, fullest.moment, e)),
     )
 
     tokens = float(scenario.tokens)

@@ -145,7 +145,7 @@ def _of_kind(
     setting: Setting, kind: StageKind, indices: list[int], flying: Number, e: Efficiencies
 ) -> Iterator[MemoryOfStage]:
     memory = memory_of_stage(setting, kind, flying, e.workspace_bytes)
-    reserved = np.broadcast_to(memory.reserved_bytes(e.allocator_frac), (len(indices),)).tolist()
+    reserved = np.broadcast_to(memory.reserved_bytes(e), (len(indices),)).tolist()
     for index, (moment, by_kind), held in zip(indices, memory.at_peaks(len(indices)), reserved, strict=True):
         yield MemoryOfStage(
             stage=index,

@@ -84,7 +84,7 @@ def linear(
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
-                    weight=weight)  # fmt: skip
+                    weight=weight, apart=d.training.multiplies_apart)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)

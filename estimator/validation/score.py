@@ -10,7 +10,7 @@ from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.residual import held_interval, memory_interval
+from estimator.estimate.residual import allocator_range, held_interval, memory_interval
 from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -256,7 +256,7 @@ def _predict(
     else:
         beside = measured.context_bytes if measured.memory_kind == "device" else 0.0
         peak_bytes = held.reserved_bytes + beside
-        allocator = efficiencies_for(row.scenario.cluster.chip, calibration).ranges.get("allocator_frac")
+        allocator = allocator_range(row.scenario, held.moment, efficiencies_for(row.scenario.cluster.chip, calibration))
         low_bytes, high_bytes = held_interval(held.reserved_bytes, found.kind, allocator)
         peak_interval = low_bytes + beside, high_bytes + beside
     naive = None if measured.timed_parts else naive_step_s(row.scenario)

@@ -59,7 +59,7 @@ class Op:
     ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
-    leaves idle.
+    leaves idle; of ``kernels``, whether each launch is one for each of the batch, from a loop that is lean.
     """
 
     name: str
@@ -173,6 +173,8 @@ def kernels(
     flops_per_element: float = 0.0,
     category: str = Category.ELEMENTWISE,
     weight: bool = False,
+    batch: Number = 1.0,
+    apart: bool = False,
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
@@ -203,6 +205,8 @@ def kernels(
         launches=launches,
         saved_bytes=saved_bytes,
         weight=weight,
+        batch=batch,
+        apart=apart,
     )
 
 

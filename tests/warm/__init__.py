@@ -32,7 +32,7 @@ def python() -> str:
     program.write_text(f'#!/bin/sh\nexec "{COLD}" -I -S "{client}" "{folder}" "$@"\n', encoding="utf-8")
     (folder / "mounts").write_text(os.readlink("/proc/self/ns/mnt"), encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    for held in ("runners", "app"):
+    for held in ("runners", "app", "importers"):
         command = [COLD, "-m", "tests.warm.server", str(folder / held), held, str(program)]
         # its end of the pipe closes with this process, and ends the server
         server = subprocess.Popen(

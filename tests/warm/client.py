@@ -19,13 +19,11 @@ def held(arguments, mounts):
     nearest = next((path for path in paths if any(os.path.exists(f"{path}/runners{end}") for end in ("", ".py"))), "")
     if nearest != ROOT or mounts != os.readlink("/proc/self/ns/mnt"):
         return ""
-    if (
-        given[:1] == ["-m"]
-        and given[1:2]
-        and (given[1] in ("runners", "torch.distributed.run") or given[1].startswith("tests.runners."))
-    ):
+    if given[:1] != ["-m"] or not given[1:]:
+        return "app" if given[:2] == ["-c", "from app.cli import main; main()"] else ""
+    if given[1] in ("runners", "torch.distributed.run") or given[1].startswith("tests.runners."):
         return "runners"
-    return "app" if given[:2] == ["-c", "from app.cli import main; main()"] else ""
+    return "importers" if given[1] == "app.importers" else ""
 
 
 def main():

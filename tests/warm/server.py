@@ -18,7 +18,7 @@ import threading
 import types
 from typing import Any, NoReturn
 
-HELD = {"runners": "tests.warm.preloaded", "app": "app.main"}
+HELD = {"runners": "tests.warm.preloaded", "app": "app.main", "importers": "app.importers.__main__"}
 DEFAULTS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 

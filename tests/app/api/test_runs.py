@@ -15,8 +15,6 @@ from app.store import Store
 from tests.app.examples import ENDLESS, MEASUREMENT, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in
 
-pytestmark = pytest.mark.usefixtures("warm_python")
-
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
 
 

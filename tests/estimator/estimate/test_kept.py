@@ -114,27 +114,6 @@ def test_a_kernel_of_any_depth_whose_results_are_read_twice_is_looked_through_on
     assert 0 < sum(0 < born <= depth for born, _, _ in saved(*steps)) < depth
 
 
-def test_of_passes_that_accumulate_each_keeps_its_own_until_its_backward():
-    one_pass = [
-        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
-        ("forward", "sigmoid", (NARROW,), NARROW, 6),
-        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
-        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
-        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
-        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 8),
-        ("backward", "mm", (NARROW, NARROW), WEIGHT, 9),
-    ]
-    length = len(one_pass)
-    second = [(phase, op, inputs, output, died + length) for phase, op, inputs, output, died in one_pass]
-    found = saved(*one_pass, *second)
-    each = [
-        [(born - at, size, died - at) for born, size, died in found if at <= born < at + length] for at in (0, length)
-    ]
-    assert each[0] == each[1]
-    assert (0, NARROW_BYTES, 6) in each[0]
-    assert 1 not in [born for born, _, _ in each[0]], "what a product left is enough in each pass"
-
-
 def test_copies_of_one_type_that_look_alike_are_of_two_tensors():
     turned = Operand(shape=(ROWS, WIDTH), dtype="bfloat16", strides=(1, ROWS))
     steps = [
@@ -186,3 +165,24 @@ def test_what_backward_reads_only_to_narrow_it_is_saved_narrow():
     ]
     as_it_is = [*steps[:-1], ("backward", "mm", (WIDE, square), WIDE, 5)]
     assert (0, WIDE_BYTES, 5) in saved(*as_it_is)
+
+
+def test_of_passes_that_accumulate_each_keeps_its_own_until_its_backward():
+    one_pass = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("forward", "sigmoid", (NARROW,), NARROW, 6),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 8),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 9),
+    ]
+    length = len(one_pass)
+    second = [(phase, op, inputs, output, died + length) for phase, op, inputs, output, died in one_pass]
+    found = saved(*one_pass, *second)
+    each = [
+        [(born - at, size, died - at) for born, size, died in found if at <= born < at + length] for at in (0, length)
+    ]
+    assert each[0] == each[1]
+    assert (0, NARROW_BYTES, 6) in each[0]
+    assert 1 not in [born for born, _, _ in each[0]], "what a product left is enough in each pass"

@@ -107,6 +107,15 @@ def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all
     assert {op.apart for op in ops} == {apart}
 
 
+def test_experts_are_quantised_one_after_another_where_they_are_multiplied_so():
+    def batches(**training):
+        ops = ops_of(precision="fp8", framework="megatron", **training)
+        return {(op.batch, op.apart) for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
+
+    assert batches() == {(8, True)}
+    assert batches(experts="grouped") == {(8, False)}
+
+
 def test_the_router_is_not_multiplied_in_fp8():
     ops = named(ops_of(DEEPSEEK, precision="fp8"))
     assert ops["router"].precision == "bf16"

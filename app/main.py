@@ -57,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
                 if store.trouble:
                     _log.warning("%s What is there is served, from an index in memory.", store.trouble)
                 stack.push_async_callback(supervisor.stop)
+                stack.push_async_callback(cpu.stop)
                 # Neither the probe nor the compression may keep the first page waiting
                 for work in (cpu.ensure(), app.state.prepare_pages(), _take_up(store)):
                     stack.push_async_callback(_end, asyncio.create_task(work))

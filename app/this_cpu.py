@@ -41,6 +41,8 @@ class ThisCpu:
         self.state = "waiting" if enabled else "off"
         self.message = ""
         self.finished = asyncio.Event()
+        self.measuring = False
+        self._asked: asyncio.Task[None] | None = None
 
     @property
     def cache_file(self) -> Path:
@@ -56,18 +58,18 @@ class ThisCpu:
             return False
         return True
 
-    async def ensure(self) -> None:
+    async def ensure(self, *, again: bool = False) -> None:
         """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks.
 
-        One that was measured while others used the CPU is measured again, and serves until then; of the two the one
-        that had more of the CPU is kept.
+        One that was measured while others used the CPU, or that somebody wants ``again``, is measured again, and serves
+        until then; of the two the one that had more of the CPU is kept.
         """
         kept = False
         try:
             kept = self.state != "off" and self.load()
-            if self.state == "waiting":
+            if self.state in ("waiting", "failed"):
                 self.state = "probing"
-            if self.state == "probing" or (kept and self.share_frac < LEAST_SHARE_FRAC):
+            if self.state == "probing" or (kept and (again or self.share_frac < LEAST_SHARE_FRAC)):
                 await self._probe(self.share_frac if kept else 0.0)
         except Exception as error:  # runs wait for this, and whoever asks is told why
             if not kept:
@@ -75,6 +77,21 @@ class ThisCpu:
             _log.warning("this CPU could not be measured: %s", error)
         finally:
             self.finished.set()
+
+    def measure_again(self) -> bool:
+        """Begin to measure anew where nothing of that kind is under way; runs wait for it. Tell whether it may be."""
+        if self.state == "off":
+            return False
+        if self.finished.is_set():
+            self.finished.clear()
+            self._asked = asyncio.create_task(self.ensure(again=True))
+        return True
+
+    async def stop(self) -> None:
+        """End what was begun anew."""
+        if self._asked is not None:
+            self._asked.cancel()
+            await asyncio.gather(self._asked, return_exceptions=True)
 
     def pending(self) -> list[dict[str, str]]:
         """List the chip as not yet measured, with the reason, until it stands in the catalogue."""
@@ -87,13 +104,13 @@ class ThisCpu:
         if self.state != "ready" or self.share_frac >= LEAST_SHARE_FRAC:
             return {}
         said = f"{LABEL} was measured while other programs left {100 * self.share_frac:.0f} % of it"
-        return {catalog.THIS_CPU: f"{said}: its prediction says nothing. Start it again while those are idle."}
+        return {catalog.THIS_CPU: f"{said}: its prediction says nothing. Measure it again while those are idle."}
 
     def refuse_unprobed(self, scenario_json: object) -> None:
         """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""
         if self.state == "ready" or not wants_cpu(scenario_json):
             return
-        remedy = "Choose another chip, or restart the server to measure again."
+        remedy = "Choose another chip, or measure it again: POST /api/this-cpu."
         if self.state in ("waiting", "probing"):
             remedy = f"Try again in about {self.seconds + 5:.0f} seconds."
         raise InputProblems([Problem(field="cluster.chip", message=self._reason(), remedy=remedy)])
@@ -107,6 +124,20 @@ class ThisCpu:
 
     async def _probe(self, kept_share_frac: float) -> None:
         """Measure, and keep the result unless a kept one had more of the CPU."""
+        self.measuring = True
+        try:
+            document = await self._measured()
+        finally:
+            self.measuring = False
+        found_share_frac = _share_frac(document)
+        if found_share_frac < LEAST_SHARE_FRAC:
+            _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
+        if found_share_frac >= kept_share_frac:
+            self._add(document)
+            write_json(self.cache_file, document)
+
+    async def _measured(self) -> Any:
+        """What the probe writes, in a process of its own."""
         with tempfile.TemporaryDirectory(dir=self.data.cache) as folder:
             out = Path(folder) / "probe.json"
             options = ("--out", str(out), "--seconds", str(self.seconds), "--device", "cpu")
@@ -135,13 +166,7 @@ class ThisCpu:
             if process.returncode != 0:
                 last = output.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
                 raise RuntimeError(f"the probe ended with {process.returncode}: {last[0]}")
-            document = read_json(out)
-        found_share_frac = _share_frac(document)
-        if found_share_frac < LEAST_SHARE_FRAC:
-            _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
-        if found_share_frac >= kept_share_frac:
-            self._add(document)
-            write_json(self.cache_file, document)
+            return read_json(out)
 
     def _add(self, document: Any) -> None:
         chip = replace(decode(Chip, document["chip"], "chip"), name=catalog.THIS_CPU)

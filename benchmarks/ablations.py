@@ -67,7 +67,7 @@ def _nothing_beside(scenario: Scenario) -> Scenario:
 
 TERMS = (
     Term(name="tiles and waves of products", without=_untiled),
-    Term(name="products' rate inside steps (power, clocks), not the best alone", without=_alone),
+    Term(name="products' rate inside steps, not the best alone", without=_alone),
     Term(name="matrix units slower in whole nodes than alone", without=_with(whole_node_factor=1.0)),
     Term(name="attention by implementation, width and length", without=_attention_as_products),
     Term(name="kernels other than products and attention",

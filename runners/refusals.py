@@ -202,6 +202,9 @@ def model_refusals(model: Model, *, dense: bool = False) -> list[Problem]:
     if model.clamped_ffn:
         message = "gate and up that are cut off at a limit are not measured"
         found.append(Problem(field="model.clamped_ffn", message=message, remedy="Set it to false."))
+    if model.clamped_scores:
+        message = "scores that are cut off at the least number are not measured"
+        found.append(Problem(field="model.clamped_scores", message=message, remedy="Set it to false."))
     if model.experts and model.bias and not dense:
         message = "experts with biases are not measured"
         found.append(Problem(field="model.bias", message=message, remedy="Set model.bias to false."))

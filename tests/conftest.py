@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from estimator.scenario import catalog
-from tests import chromium
+from tests import chromium, warm
 from tests import slurm as slurm_here
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    warm.end()
+
+
+@pytest.fixture
+def warm_python(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a test starts by ``sys.executable`` has imported what it needs (tests/warm)."""
+    monkeypatch.setattr(sys, "executable", warm.python())
+    return sys.executable
 
 
 WAIT_MS = 120_000

@@ -19,6 +19,7 @@ from app.api import (
     said,
     studies,
     sweep,
+    this_cpu,
     timeline,
     traces,
     uploads,
@@ -47,6 +48,7 @@ ROUTERS = tuple(
         accuracy,
         pathfinding,
         parallelism,
+        this_cpu,
         health,
     )
 )

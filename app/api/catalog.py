@@ -70,6 +70,7 @@ class Catalog(TypedDict):
     """All that the scenario panel offers, and the names of what figures show.
 
     ``pending``: chips that are not measured yet; ``doubts``: why predictions for a chip say nothing, by its key;
+    ``measuring``: whether this CPU is measured now, for the first time or anew;
     ``axis_fields``: what can be moved along all its values; ``sends``: the category of messages;
     ``between_passes``: what the lane of a stage shows beside its passes.
     """
@@ -79,6 +80,7 @@ class Catalog(TypedDict):
     links: list[Entry]
     pending: list[dict[str, str]]
     doubts: dict[str, str]
+    measuring: bool
     fields: dict[str, dict[str, Any]]
     axis_fields: list[str]
     categories: list[Name]
@@ -116,6 +118,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
         "doubts": context.cpu.doubts(),
+        "measuring": context.cpu.measuring,
         "fields": fields(),
         "axis_fields": AXIS_FIELDS,
         "categories": _names(SHOWN_CATEGORIES),

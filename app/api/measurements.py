@@ -243,9 +243,9 @@ def _ops(measurement_id: str, context: Context) -> OpList:
 def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str = "") -> Response:
     """What each row of a measurement's table should be → {chip, rows: [{column: value}], reasons: [text], errors:
     {column: {n, mape, median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``reasons``
-    says why a row has no prediction, ``unpredicted`` why none has one; ``names`` what each GPU name of the rows
-    was taken for. ``?chip=`` asks for another chip than the measurement's own, by name or by its fields as JSON, and is
-    refused where there is none; ``?calibration=`` as for an estimate.
+    says why a row has no prediction, ``unpredicted`` why none has one; ``doubt`` what is likely wrong with all;
+    ``names`` what each GPU name of the rows was taken for. ``?chip=`` asks for another chip than the measurement's own,
+    by name or by its fields as JSON, and is refused where there is none; ``?calibration=`` as for an estimate.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
     measurement = found_measurement(measurement_id, context)
@@ -255,7 +255,10 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
     try:
         name = _asked(chip) or chip_of(measurement)
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
-        return json_response(predicted_table(measurement, name, measured))
+        table = predicted_table(measurement, name, measured)
+        if isinstance(name, str) and (doubt := context.cpu.doubts().get(name)):
+            table = dataclasses.replace(table, doubt=doubt)
+        return json_response(table)
     except InputProblems as error:
         if chip:
             raise

@@ -63,7 +63,7 @@ def _nearest(document: Mapping[str, Any], calibration: Calibrated | None) -> str
     roomy = {**encode(cluster), "chip": encode(dataclasses.replace(cluster.chip, memory_bytes=_ANY_BYTES))}
     every = search({**document, "limits": {}, "cluster": roomy, "objective": "memory"}, calibration, interval=False)
     least = every.best[0]
-    capacity = min(cluster.chip.memory_bytes, limits.get("memory_bytes", cluster.chip.memory_bytes))
+    capacity = min(cluster.rank_chip.memory_bytes, limits.get("memory_bytes", cluster.rank_chip.memory_bytes))
     need = f"{bytes_text(least.peak_bytes)} of {bytes_text(capacity)}"
     return f"the plan of least memory needs {need} a chip:{_plan(least)}"
 

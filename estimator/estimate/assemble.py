@@ -106,7 +106,7 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
     """Build a rank's ops and price them; ``arrays`` may replace tp, cp, ep, expert_tp, micro_batch by arrays."""
     plan = scenario.plan
     build = _rank if arrays else _rank_once
-    chip = scenario.cluster.chip
+    chip = scenario.cluster.rank_chip
     return build(rank_sizes(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
 
 

@@ -157,11 +157,11 @@ def of_measurement(measurement: Measurement) -> Item:
         complete = None
     if complete is not None:
         scenario = scenario_to_json(complete)
-        capacity_bytes = capacity_bytes or complete.cluster.chip.memory_bytes
+        capacity_bytes = capacity_bytes or complete.cluster.rank_chip.memory_bytes
         if step_s:
             tokens_per_s = complete.tokens / step_s
             flops = model_flops_per_token(complete.model, complete.training.seq_len)
-            peak = peak_flops_per_s(complete.cluster.chip, complete.training.precision)
+            peak = peak_flops_per_s(complete.cluster.rank_chip, complete.training.precision)
             mfu = flops * tokens_per_s / (complete.cluster.chips * peak)
     return Item(
         label=measurement.label or measurement.id,

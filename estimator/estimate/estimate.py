@@ -19,7 +19,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
-from estimator.estimate.residual import kind_of, memory_interval, out_of_memory_frac, widened
+from estimator.estimate.residual import allocator_range, kind_of, memory_interval, out_of_memory_frac, widened
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -138,7 +138,7 @@ def estimate(
 
     stages = stage_memories(setting, e)
     fullest = max(stages, key=lambda stage: stage.peak_bytes)
-    capacity = scenario.cluster.chip.memory_bytes
+    capacity = scenario.cluster.rank_chip.memory_bytes
     reserved = max(stage.reserved_bytes for stage in stages)
     memory = Memory(
         peak_bytes=fullest.peak_bytes,
@@ -149,12 +149,12 @@ def estimate(
         by_kind=fullest.by_kind,
         stages=stages,
         interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, e.ranges.get("allocator_frac")),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, allocator_range(scenario, fullest.moment, e)),
     )
 
     tokens = float(scenario.tokens)
     chips = scenario.cluster.chips
-    peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
+    peak = peak_flops_per_s(scenario.cluster.rank_chip, scenario.training.precision)
     model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
     ops: tuple[OpCost, ...] = ()
     collectives: tuple[Collective, ...] = ()
@@ -190,7 +190,7 @@ def estimate(
         problems=of_memory,
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
-        roofs=roofs_of(scenario.cluster.chip),
+        roofs=roofs_of(scenario.cluster.rank_chip),
         micro_batches=scenario.micro_batches,
         chips=chips,
         efficiencies=e.name,

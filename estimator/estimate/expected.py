@@ -18,6 +18,7 @@ from estimator.estimate.recorded import CallWork, Recorded, recorded
 from estimator.estimate.what_if import CHANGES
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
+from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
@@ -135,10 +136,11 @@ def own_prediction(found: OpList, calibration: Calibrated | None = None) -> Expe
 
 @dataclass(frozen=True, kw_only=True)
 class Offered:
-    """A change that would make something else of a list: its name, and what people call it."""
+    """A change that would make something else of a list: its name, what people call it, and why it cannot be asked."""
 
     key: str
     label: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,17 +173,31 @@ def what_if(
         if name not in CHANGES:
             remedy = f"One of: {', '.join(CHANGES)}."
             raise InputProblems([Problem(field="change", message=f"{name[:60]!r} is not known", remedy=remedy)])
-    offered = tuple(Offered(key=key, label=one.label) for key, one in CHANGES.items() if _differs(found, key))
+    on = cluster_for(found, chip).chip
+    lacking = {key: _lacking(on, one.precision) for key, one in CHANGES.items()}
+    if refused := [name for name in changes if lacking[name]]:
+        remedy = "Leave it out, or choose another chip."
+        raise InputProblems([Problem(field="change", message=lacking[refused[0]], remedy=remedy)])
+    offered = tuple(
+        Offered(key=key, label=one.label, reason=lacking[key]) for key, one in CHANGES.items() if _differs(found, key)
+    )
     for name in changes:
         found = CHANGES[name].of(found)
     return WhatIf(
-        chip=cluster_for(found, chip).chip.name,
+        chip=on.name,
         changes=tuple(changes),
         laying=laying,
         estimate=estimate_laid_out(found, laying, chip, calibration),
         offered=offered,
         layouts=layouts(found),
     )
+
+
+def _lacking(chip: Chip, precision: str) -> str:
+    """Why a chip cannot multiply in a precision; "" where it can."""
+    if not precision or peak_flops_per_s(chip, precision):
+        return ""
+    return f"{chip.label or chip.name} has no matrix unit for {precision}"
 
 
 def _differs(found: OpList, change: str) -> bool:

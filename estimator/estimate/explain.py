@@ -101,12 +101,11 @@ def needed(peak: float, reserved: float) -> str:
 
 
 def shared_cpu(cluster: Cluster) -> tuple[str, ...]:
-    """Say of several ranks of one CPU that each is predicted with all of it."""
-    ranks = cluster.chips_per_node
-    if cluster.chip.kind != "cpu" or ranks == 1:
+    """Say of several ranks of one CPU that each is predicted with its share of it."""
+    ranks = cluster.ranks_of_a_cpu
+    if ranks == 1:
         return ()
-    return (f"Each of the {ranks} ranks of a CPU is predicted with the whole of it, which they share: what computes may"
-            f" take up to {ranks} times as long.",)  # fmt: skip
+    return (f"{ranks} ranks share one CPU: each is predicted with 1/{ranks} of its cores, caches and memory.",)
 
 
 def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:

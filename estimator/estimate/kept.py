@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import fusion
-from estimator.operations.aten.operands import moved_bytes
+from estimator.operations.aten.operands import count, moved_bytes, width
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Storage
 
@@ -45,9 +45,10 @@ def kept(
     """Return the storages without what no kernel writes, but with what backward needs of it, as min-cut would save it.
 
     What backward reads of a kernel's inner results is computed again from what is in memory, or else the smallest
-    tensors are saved that it can be computed from: the result itself, or others of its kernel, or what that reads. A
-    sum over layers is not followed beyond its kernel, and what a product or attention reads is written where it is
-    made. ``flow``, ``ends`` and ``same`` are what fusion says of its calls.
+    tensors are saved that it can be computed from: the result itself, or others of its kernel, or what that reads.
+    What reads an earlier kernel's result, as a sum over layers does, is not computed again, and what a product or
+    attention reads is written where it is made; where backward reads that in a narrower type alone, it is saved in
+    that. ``flow``, ``ends`` and ``same`` are what fusion says of its calls.
     """
     sizes = {(index, int(moved_bytes(one))) for one, index in inner}
     taken = frozenset(at for at, one in enumerate(found.storages) if (one.born, one.bytes) in sizes)
@@ -70,11 +71,66 @@ def kept(
         else:
             plan.dropped.discard(at)
             plan.costs.clear()
+    narrowed = _narrowed(plan)
     return [
-        replace(one, died=max(one.died, plan.until.get(at, one.died))) if one.died != NONE else one
+        part
         for at, one in enumerate(found.storages)
         if at not in plan.dropped
+        for part in narrowed.get(at) or (_until(plan, at, one),)
     ]
+
+
+def _until(plan: _Plan, at: int, one: Storage) -> Storage:
+    """A storage that is in memory, and until when."""
+    return one if one.died == NONE else replace(one, died=max(one.died, plan.until.get(at, one.died)))
+
+
+def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
+    """Storages that products read, and that backward reads only to cast them: each until then, and as it is cast."""
+    casts: dict[tuple[int, str], list[int]] = {}
+    for call in plan.backwards:
+        s = plan.found.of(plan.found.calls[call]) if call in plan.flow else None
+        if s is None or not len(s.inputs) == len(s.outputs) == 1 or isinstance(plan.flow[call][0], int):
+            continue
+        if width(s.outputs[0]) < width(s.inputs[0]):
+            casts.setdefault(_kind(s.inputs[0]), []).append(call)
+    found: dict[int, tuple[Storage, Storage]] = {}
+    for at, one in enumerate(plan.found.storages) if casts else ():
+        if one.born < 0 or one.died == NONE or at in plan.dropped or at in plan.until:
+            continue
+        results = fusion.results_of(plan.found.of(plan.found.calls[one.born]))
+        kind = next((_kind(made) for made in results if int(moved_bytes(made)) == one.bytes), (0, ""))
+        before = casts.get(kind, ())
+        last = bisect_left(before, one.died) - 1
+        if last < 0 or before[last] < one.born or not _only_cast(plan, kind, before[last], one.died):
+            continue
+        read = next((by for by in range(one.born + 1, before[last]) if _takes(plan, kind, by)), None)
+        if read is not None:
+            (cast,) = plan.found.of(plan.found.calls[before[last]]).outputs
+            found[at] = replace(one, died=read + 1), replace(one, bytes=int(moved_bytes(cast)), born=read)
+    return found
+
+
+def _kind(one: Operand) -> tuple[int, str]:
+    return count(one), one.dtype
+
+
+def _takes(plan: _Plan, kind: tuple[int, str], call: int) -> bool:
+    """Whether a kernel of its own, as a product, reads such a tensor."""
+    one = plan.found.calls[call]
+    return one.kind == "kernel" and call not in plan.flow and kind in map(_kind, plan.found.of(one).inputs)
+
+
+def _only_cast(plan: _Plan, kind: tuple[int, str], first: int, end: int) -> bool:
+    """Whether all that reads such tensors from memory between a cast and where they die is that cast's module's."""
+    calls = plan.found.calls
+    if calls[first].module != calls[end - 1].module:
+        return False
+    for call in range(first + 1, end):
+        sources = plan.flow.get(call, ())
+        if _takes(plan, kind, call) or any(not isinstance(one, int) and _kind(one) == kind for one in sources):
+            return False
+    return True
 
 
 def _own(plan: _Plan, call: int) -> int | None:
@@ -149,8 +205,20 @@ def _cost_of(plan: _Plan, call: int) -> tuple[float, bool]:
         return 0.0, True
     size = math.inf if own is None else float(plan.found.storages[own].bytes)
     sources = plan.flow.get(call)
-    again = math.inf if sources is None else sum(_bytes_for(plan, one, call) for one in sources)
+    if sources is None or (own is not None and _is_far(plan, sources, call)):
+        return size, True
+    again = sum(_bytes_for(plan, one, call) for one in sources)
     return (again, False) if again < size else (size, True)
+
+
+def _is_far(plan: _Plan, sources: Sequence[int | Operand], call: int) -> bool:
+    """Whether a call reads what an earlier compiled kernel made: torch's partitioner computes no such call again.
+
+    Torch 2.11, min_cut_rematerialization_partition: a tensor that is used before a product and again behind it bans
+    the later use, or a sum over layers would be computed from its beginning.
+    """
+    memory = [_read(plan, one, call) for one in sources if not isinstance(one, int)]
+    return any(at is not None and plan.found.storages[at].born in plan.flow for at in memory)
 
 
 def _save(plan: _Plan, call: int, died: int) -> None:

@@ -68,7 +68,7 @@ def estimate_op_list(
     memory: the lives of storages under the allocator's rules. ``calibration`` replaces the efficiencies of the chip's
     family.
     """
-    chip = cluster.chip
+    chip = cluster.rank_chip
     e = of_slowest(efficiencies_for(chip, calibration), max(found.world_size, 1), cluster.chips_per_node)
     interval = interval and not e.lower_bound
     one = passage(found, cluster, e, interval=interval)
@@ -155,7 +155,7 @@ def flops_of(priced: Recorded) -> tuple[float, float, str]:
 def memory_of(one: Passage) -> Memory:
     """The storages' peak, without what a compiler does not write; nothing where the list has none."""
     priced, e = one.priced, one.e
-    found, capacity = priced.found, one.cluster.chip.memory_bytes
+    found, capacity = priced.found, one.cluster.rank_chip.memory_bytes
     if not found.storages:
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip

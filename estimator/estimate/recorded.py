@@ -119,7 +119,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(_as_measured(made, measured_s, varied=interval))
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
-                work.append(_kernels(ops, signature, cluster.chip, e, varied, lacking, scores, weights))
+                work.append(_kernels(ops, signature, cluster.rank_chip, e, varied, lacking, scores, weights))
         of_call.append(at)
     if not as_alone(e):
         work = [_at_factor(one, e.gemm_in_step_factor, e) for one in work]

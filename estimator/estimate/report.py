@@ -145,7 +145,7 @@ def _of_kind(
     setting: Setting, kind: StageKind, indices: list[int], flying: Number, e: Efficiencies
 ) -> Iterator[MemoryOfStage]:
     memory = memory_of_stage(setting, kind, flying, e.workspace_bytes)
-    reserved = np.broadcast_to(memory.reserved_bytes(e.allocator_frac), (len(indices),)).tolist()
+    reserved = np.broadcast_to(memory.reserved_bytes(e), (len(indices),)).tolist()
     for index, (moment, by_kind), held in zip(indices, memory.at_peaks(len(indices)), reserved, strict=True):
         yield MemoryOfStage(
             stage=index,
@@ -248,7 +248,7 @@ class OpCost:
 
 def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> tuple[OpCost, ...]:
     """Return totals over a step for every op that one rank of a kind of stage runs; the first stage's optimizer."""
-    chip, training, m = setting.cluster.chip, setting.training, float(setting.micro_batches)
+    chip, training, m = setting.cluster.rank_chip, setting.training, float(setting.micro_batches)
     found = [(work.priced, float(times)) for work, times in zip(rank.blocks, kind.blocks, strict=True) if times > 0]
     found += [(rank.embedding.priced, 1.0)] if kind.embedding else []
     found += [(rank.head.priced, 1.0)] if kind.head else []

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from estimator.cost.efficiency import Range
+from estimator.cost.efficiency import Efficiencies, Range
+from estimator.memory.memory import allocator_share, keeps_scores
 from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
@@ -116,6 +117,11 @@ def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
     """The 80 % interval of a peak."""
     one = known(kind)
     return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
+
+
+def allocator_range(scenario: Scenario, moment: str, e: Efficiencies) -> Range | None:
+    """The range of what the allocator holds over a peak of that moment."""
+    return e.ranges.get(allocator_share(moment, scores=keeps_scores(scenario.training)))
 
 
 def held_interval(reserved_bytes: float, kind: str, allocator: Range | None) -> tuple[float, float]:

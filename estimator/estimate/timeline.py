@@ -69,7 +69,7 @@ def _written(found: Assembled, lanes: Sequence[str], blocks: Sequence[Block], me
         end_s=tuple(one.end_s for one in kept),
         total_s=float(found.timing.seconds),
         memory=tuple(memory),
-        capacity_bytes=found.scenario.cluster.chip.memory_bytes,
+        capacity_bytes=found.scenario.cluster.rank_chip.memory_bytes,
         folded=folded,
     )
 

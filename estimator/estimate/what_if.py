@@ -16,10 +16,11 @@ from estimator.scenario.problems import InputProblems, Problem
 
 @dataclass(frozen=True, kw_only=True)
 class ListChange:
-    """One question: how people call it, and the list that answers it."""
+    """One question: how people call it, the list that answers it, the ``precision`` that its chip must have."""
 
     label: str
     of: Callable[[OpList], OpList]
+    precision: str = ""
 
 
 def without_communication(found: OpList) -> OpList:
@@ -209,9 +210,9 @@ CHANGES: Mapping[str, ListChange] = {
     "no-communication": ListChange(label="no exposed communication", of=without_communication),
     "compile": ListChange(label="compiled", of=compiled),
     "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
-    "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4")),
-    "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8")),
-    "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16")),
-    "tf32-products": ListChange(label="products in tf32", of=with_products_in("tf32")),
+    "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4"), precision="fp4"),
+    "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8"), precision="fp8"),
+    "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16"), precision="bf16"),
+    "tf32-products": ListChange(label="products in tf32", of=with_products_in("tf32"), precision="tf32"),
 }
 """What can be asked of any list by name; another chip is an argument of the estimate, more ranks have a function."""

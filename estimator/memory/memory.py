@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimator.communication.data import WHOLLY_SHARDED
+from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
 from estimator.memory.gathered import gathered_bytes, other_streams
 from estimator.memory.rank_memory import BlockMemory, RankMemory
@@ -16,6 +17,7 @@ from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYT
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.precision import precision_aware
+from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
 
@@ -24,7 +26,8 @@ class StageMemory:
     """Bytes on one rank of a pipeline stage: the states, and what comes on top at each moment that may be the peak.
 
     ``gathering_bytes``, ``scattered_bytes``: what the allocator's pools of other streams grow to, of gathered
-    parameters and of sharded gradients. ``apart``: 1 where the gradients of all moments are such.
+    parameters and of sharded gradients. ``apart``: 1 where the gradients of all moments are such. ``scores``: whether
+    unfused attention keeps its scores.
     """
 
     states: dict[str, Number]
@@ -32,6 +35,7 @@ class StageMemory:
     gathering_bytes: Number = 0.0
     scattered_bytes: Number = 0.0
     apart: Number = 0.0
+    scores: bool = False
 
     @property
     def peak_bytes(self) -> Number:
@@ -46,17 +50,20 @@ class StageMemory:
             found = maximum(found, sum(kinds.values()))
         return found
 
-    def reserved_bytes(self, allocator_frac: float) -> Number:
+    def reserved_bytes(self, e: Efficiencies) -> Number:
         """Bytes that the allocator holds: f · the main stream's fullest moment + the other streams' pools.
 
         What one stream has freed no other gets (c10/cuda/CUDACachingAllocator.cpp), so that each pool stays as it was
         at its own fullest moment.
         """
+        states: Number = sum(self.states.values())
+        fullest: Number = 0.0
         main: Number = 0.0
-        for kinds in self.moments.values():
-            main = maximum(main, sum(kinds.values()) - self.apart * kinds.get(MemoryKind.GRADIENTS, 0.0))
-        main = sum(self.states.values()) + main
-        return main * allocator_frac + self.gathering_bytes + self.scattered_bytes
+        for moment, kinds in self.moments.items():
+            held = states + sum(kinds.values()) - self.apart * kinds.get(MemoryKind.GRADIENTS, 0.0)
+            main = where(held > fullest, held * getattr(e, allocator_share(moment, scores=self.scores)), main)
+            fullest = maximum(fullest, held)
+        return main + self.gathering_bytes + self.scattered_bytes
 
     def at_peaks(self, count: int) -> list[tuple[str, dict[str, float]]]:
         """Return, for each of ``count`` ranks, the moment of its peak and its bytes by kind."""
@@ -74,6 +81,24 @@ class StageMemory:
         kinds = self.moments[moment]
         columns = [_each(self.states.get(kind, 0.0) + kinds.get(kind, 0.0), count) for kind in MEMORY_KINDS]
         return [dict(zip(MEMORY_KINDS, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def keeps_scores(training: Training) -> bool:
+    """Whether scores lie in memory, kernel by kernel."""
+    return training.attention == "eager" and not training.fused
+
+
+BLOCK_BACKWARD = tuple(
+    f"{which} block's {half} backward" for which in ("last", "first") for half in ("FFN", "attention")
+)
+
+
+def allocator_share(moment: str, *, scores: bool) -> str:
+    """Name the efficiency that says what the allocator holds over what it has handed out at a moment.
+
+    Scores have segments of their own, alike in every block, and each leaves its own to the next.
+    """
+    return "allocator_scores_frac" if scores and moment in BLOCK_BACKWARD else "allocator_frac"
 
 
 def stage_memory(
@@ -243,8 +268,9 @@ def stage_memory(
         moments = {"loss backward": loss, **moments}
     gathering, scattered_apart, apart = other_streams(shard, kind, policy, unit, owned * n.gradient)
     return StageMemory(
-        states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart
-    )
+        states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart,
+        scores=keeps_scores(shard.training),
+    )  # fmt: skip
 
 
 def _each(value: Number, count: int) -> list[float]:

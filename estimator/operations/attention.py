@@ -226,6 +226,9 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         product("scores gradient: k", "backward", width, keys),
     ]
     ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d, keys), category=Category.ATTENTION)
+    if d.model.clamped_scores and not d.fused:
+        scaled = KernelCost(stream=2 * e, chained=((e, 1),), flops=1)
+        ops += pair("query scale", layer, d.tokens * d.query_width, scaled, scaled)
     # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
     merged = 0.0 if n.quantised else e
     if not d.fused:

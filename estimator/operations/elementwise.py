@@ -251,7 +251,7 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax over rows of ``keys`` and dropout of the score matrix, per score."""
     n = d.widths
     # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
-    cast = 0 if d.training.dropout else 2
+    cast = 0 if d.training.dropout and not d.model.clamped_scores else 2
     # Of 16 bits, under autocast as without.
     backward = KernelCost(
         stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
@@ -299,7 +299,24 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
         both = replace(own, then=("scale and mask", others)), both[1]
     if d.training.traits.softmax_keeps_input:
         both = replace(both[0], saved=both[0].saved + 4), both[1]
+    if d.model.clamped_scores and not d.fused:
+        return _clamped_scores(both, n.compute)
     return _dropped(d, both, width=n.compute, keeps_output=True)
+
+
+def _clamped_scores(both: tuple[KernelCost, KernelCost], e: float) -> tuple[KernelCost, KernelCost]:
+    """A maximum with the least number where others scale, whose input is kept; no dropout behind.
+
+    Its gradient halves itself for what is equal, compares twice, chooses and fills, in five kernels that move
+    8·e + 8 bytes a score, where a scale's is one of 2·e (maximum of PyTorch's tools/autograd/derivatives.yaml).
+    """
+    forward, backward = both
+    return replace(forward, saved=forward.saved + e), replace(
+        backward,
+        stream=backward.stream - 2 * e + 8 * e + 8,
+        launches=backward.launches + 4,
+        chained=(*backward.chained, (e, 2.0), (1.0, 2.0)),
+    )
 
 
 def _dropped(

@@ -58,6 +58,9 @@ class Op:
     ``operand_bytes``: of a product's bytes, those of the two matrices that it multiplies.
     ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
+    ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
+    leaves idle, ``grouped`` whether torch's grouped kernel runs them; of ``kernels``, whether each launch is one for
+    each of the batch, from a loop that is lean.
     """
 
     name: str
@@ -93,6 +96,8 @@ class Op:
     slowed_by: tuple[str, ...] = ()
     weight: bool = False
     outer: bool = False
+    apart: bool = False
+    grouped: bool = False
     visible_frac: Number = CAUSAL_FRAC
     padded: float = 1.0
     tile: float = 128.0
@@ -118,6 +123,8 @@ def gemm(
     category: str = Category.MATMUL,
     weight: bool = False,
     outer: bool = False,
+    apart: bool = False,
+    grouped: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
@@ -142,6 +149,8 @@ def gemm(
         fetched=fetched,
         weight=weight,
         outer=outer or weight,
+        apart=apart,
+        grouped=grouped,
     )
 
 
@@ -168,6 +177,8 @@ def kernels(
     flops_per_element: float = 0.0,
     category: str = Category.ELEMENTWISE,
     weight: bool = False,
+    batch: Number = 1.0,
+    apart: bool = False,
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
@@ -198,6 +209,8 @@ def kernels(
         launches=launches,
         saved_bytes=saved_bytes,
         weight=weight,
+        batch=batch,
+        apart=apart,
     )
 
 

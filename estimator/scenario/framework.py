@@ -60,6 +60,8 @@ class Framework:
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
       reshard_after_forward as torchtitan leaves it there).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``multiplies_apart``: what takes all experts at once multiplies them one after another (Transformer Engine's
+      GroupedLinear: nvte_multi_tensor_gemm calls cuBLAS for each).
     - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
       weighted_bias_quick_geglu_impl clamps before it calls that).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
@@ -99,6 +101,7 @@ class Framework:
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
+    multiplies_apart: bool = False
     clamps_apart: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
@@ -170,6 +173,7 @@ FRAMEWORKS = {
         fuses_projections=True,
         redoes_whole_blocks=True,
         weighs_inside_experts=True,
+        multiplies_apart=True,
         clamps_apart=True,
         frees_between_stages=True,
         # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from estimator.scenario.codec import spec
 from estimator.scenario.problems import Problem
@@ -70,6 +71,20 @@ class Cluster:
         """Chips in all nodes together."""
         return self.chips_per_node * self.nodes
 
+    @property
+    def ranks_of_a_cpu(self) -> int:
+        """Ranks that share one CPU: those of a node over the CPUs that a node has; 1 of what is no CPU."""
+        return max(self.chips_per_node // self.chip.chips_per_node, 1) if self.chip.kind == "cpu" else 1
+
+    @cached_property
+    def rank_chip(self) -> Chip:
+        """The chip as one rank has it: of a CPU its even share of cores, caches and memory, as its peaks are of all."""
+        ranks = self.ranks_of_a_cpu
+        if ranks == 1:
+            return self.chip
+        shared = {name: getattr(self.chip, name) / ranks for name in (*SHARED, *PEAK_FIELD.values())}
+        return replace(self.chip, compute_units=max(self.chip.compute_units // ranks, 1), **shared)
+
     def problems(self, precision: str) -> list[Problem]:
         """List what this hardware cannot do."""
         if peak_flops_per_s(self.chip, precision) > 0:
@@ -93,6 +108,9 @@ PEAK_FIELD = {
     "fp4": "fp4_flops_per_s",
 }
 """Every precision, and the peak that its matrix products run at."""
+
+SHARED = ("fp32_matrix_flops_per_s", "memory_bytes", "memory_bytes_per_s", "l2_bytes", "host_bytes_per_s")
+"""What ranks of one CPU share beside its peaks."""
 
 
 def peak_flops_per_s(chip: Chip, precision: str) -> float:

@@ -78,6 +78,9 @@ class Model:
     sliding_window: int = spec(0, minimum=0, maximum=100_000_000, help="keys that a query sees; 0: all before it")
     full_attention_every: int = spec(0, minimum=0, maximum=10_000, help="every n-th block sees all keys; 0: none does")
     attention_sinks: bool = spec(False, help="one learned logit per head in the softmax")
+    clamped_scores: bool = spec(
+        False, help="unfused attention cuts its scores off at the least number, and drops none of its weights (OPT)"
+    )
 
     @property
     def reachable_frac(self) -> float:

@@ -67,8 +67,19 @@ class Training:
 
     @property
     def groups_experts(self) -> bool:
-        """Whether all experts of a rank run in one kernel each, not one after another."""
+        """Whether Python goes through all experts of a rank at once, not through one after another."""
         return self.fused if self.experts == "default" else self.experts in ("grouped", "fused")
+
+    @property
+    def multiplies_apart(self) -> bool:
+        """Whether each expert's product is a kernel of its own."""
+        return not self.groups_experts or (self.experts == "default" and self.traits.multiplies_apart)
+
+    @property
+    def multiplies_grouped(self) -> bool:
+        """Whether torch's grouped kernel multiplies a rank's experts, or one like it."""
+        torchs = self.experts == "grouped" or self.traits.dtensor
+        return torchs and self.groups_experts and not self.fuses_experts and not self.multiplies_apart
 
     @property
     def fuses_experts(self) -> bool:

@@ -58,7 +58,7 @@ def data_parallel(
         ):
             one_priced = priced(message, groups, cluster, e)
             seconds = where(parameters > 0, one_priced.seconds, 0.0)
-            copies = where(one_priced.ranks > 1, _copies_s(message, cluster.chip, e), 0.0)
+            copies = where(one_priced.ranks > 1, _copies_s(message, cluster.rank_chip, e), 0.0)
             # Copies are kernels like those of compute, and take their turn among them; Megatron's run beside it, as the
             # exchange does.
             beside = shard.training.traits.in_place_buffers

@@ -189,7 +189,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     moved: Number = 0.0
     if setting.policy.offload_activations:
         kept = sum(b.kept_bytes * n for b, n in zip(setting.shard.blocks, kind.blocks, strict=True))
-        moved = kept / (setting.cluster.chip.host_bytes_per_s * e.host_link_frac)
+        moved = kept / (setting.cluster.rank_chip.host_bytes_per_s * e.host_link_frac)
     part = total(found)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
@@ -270,8 +270,8 @@ def optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
         return _seconds(ops, setting.cluster, e)
     dense, expert, _, _, _ = stage_parameters(setting.shard, setting.kinds[0])
     owned = dense * setting.policy.dense.optimizer + expert * setting.policy.expert.optimizer
-    return host_update_s(owned, setting.shard.widths, setting.cluster.chip, e)
+    return host_update_s(owned, setting.shard.widths, setting.cluster.rank_chip, e)
 
 
 def _seconds(ops: list[Op], cluster: Cluster, e: Efficiencies) -> Number:
-    return sum((price(op, cluster.chip, e).seconds * op.count for op in ops), start=0.0)
+    return sum((price(op, cluster.rank_chip, e).seconds * op.count for op in ops), start=0.0)

@@ -165,7 +165,7 @@ def _peak_and_reserved_bytes(
                 else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
             )
             held = memory_of_stage(found, kind, flying, e.workspace_bytes)
-            both = [held.peak_bytes, held.reserved_bytes(e.allocator_frac)]
+            both = [held.peak_bytes, held.reserved_bytes(e)]
             if kind.name == "middle":
                 both = [where(found.stages > 2, one, 0.0) for one in both]  # two stages have none
             most = [np.maximum(*pair) for pair in zip(most, both, strict=True)] if most else [*map(np.asarray, both)]

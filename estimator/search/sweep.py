@@ -115,7 +115,7 @@ def sweep(
         raise InputProblems([replace(p, field=p.field.replace("plan.", "locked.")) for p in problems])
     e = efficiencies_of(base, calibration)
     chips = base.cluster.chips
-    capacity = min(base.cluster.chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
+    capacity = min(base.cluster.rank_chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
     slowest = float(limits.get("max_step_time_s", float("inf")))
     front = Front(objective=objective, kept=KEPT)
     grid = Grid(tuple(spec.get("grid", ())), objective=objective)
@@ -175,7 +175,7 @@ def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, ch
     }
     tokens = base.tokens
     flops = model_flops_per_token(base.model, base.training.seq_len) * tokens
-    peak = peak_flops_per_s(base.cluster.chip, base.training.precision)
+    peak = peak_flops_per_s(base.cluster.rank_chip, base.training.precision)
     return Found(
         scenario={**document, "plan": changed},
         step_time_s=candidate.step_s,

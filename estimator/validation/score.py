@@ -10,7 +10,7 @@ from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.residual import held_interval, memory_interval
+from estimator.estimate.residual import allocator_range, held_interval, memory_interval
 from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -125,7 +125,7 @@ def naive_step_s(scenario: Scenario) -> float:
     """Predict by 6·N·tokens FLOPs (8 with full recomputation) at half of the peak, times the pipeline's bubble."""
     factor = 8.0 if scenario.plan.recompute == "full" else 6.0
     flops = factor * parameters(scenario.model, scenario.training.seq_len) * scenario.tokens
-    rate = 0.5 * peak_flops_per_s(scenario.cluster.chip, scenario.training.precision) * scenario.cluster.chips
+    rate = 0.5 * peak_flops_per_s(scenario.cluster.rank_chip, scenario.training.precision) * scenario.cluster.chips
     bubble = (scenario.micro_batches + scenario.plan.pp - 1) / scenario.micro_batches
     return flops / rate * bubble
 
@@ -219,7 +219,7 @@ def _predict(
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
     if row.out_of_memory:
         needed_bytes = found.memory.reserved_bytes
-        reason = ran_out(needed_bytes, row.scenario.cluster.chip.memory_bytes)
+        reason = ran_out(needed_bytes, row.scenario.cluster.rank_chip.memory_bytes)
         return Skipped(row=number, source_id=row.source_id, reason=reason, needed_bytes=needed_bytes)
     measured = row.measured
     if not found.memory.fits and row.thriftier:
@@ -256,7 +256,7 @@ def _predict(
     else:
         beside = measured.context_bytes if measured.memory_kind == "device" else 0.0
         peak_bytes = held.reserved_bytes + beside
-        allocator = efficiencies_for(row.scenario.cluster.chip, calibration).ranges.get("allocator_frac")
+        allocator = allocator_range(row.scenario, held.moment, efficiencies_for(row.scenario.cluster.chip, calibration))
         low_bytes, high_bytes = held_interval(held.reserved_bytes, found.kind, allocator)
         peak_interval = low_bytes + beside, high_bytes + beside
     naive = None if measured.timed_parts else naive_step_s(row.scenario)

@@ -87,7 +87,7 @@ FAMILIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
                           "tied_embedding": False}),
     (r"falcon", "Falcon", {**GPT, "position": "rope", "parallel_residual": True, "norms_per_layer": 1, "bias": False,
                            "activation": "gelu"}),
-    (r"\bopt\b|\bopt-\d", "OPT", {**GPT, "activation": "relu"}),
+    (r"\bopt\b|\bopt-\d", "OPT", {**GPT, "activation": "relu", "clamped_scores": True}),
     (r"bert", "BERT", {**GPT, "activation": "gelu"}),
     (r"bloom", "BLOOM", {**GPT, "position": "alibi"}),
     (r"\bmpt\b|mpt-", "MPT", {**GPT, "position": "alibi", "bias": False}),

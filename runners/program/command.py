@@ -93,7 +93,8 @@ def trace(options: argparse.Namespace) -> int:
         peers.stay()
     except ProgramFailed as failed:
         own = options.hf is None and not wants_ranks(failed.error)
-        if own and not isinstance(failed.error, SystemExit):  # of somebody's own code, which the traceback names
+        raised = failed.error.__traceback__ is not None  # by somebody's own code, which the traceback names
+        if own and raised and not isinstance(failed.error, SystemExit):
             traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED

@@ -84,6 +84,8 @@ const under = (path) =>
 export const api = {
   health: () => call("/api/health"),
   catalog: () => call("/api/catalog"),
+  /** Measure this CPU anew. @returns {Promise<{measuring: boolean, message: string}>} */
+  measureCpu: () => call("/api/this-cpu", { method: "POST" }),
   /** @param {any} scenario @param {AbortSignal} [signal] */
   estimate: (scenario, signal) => call(under("/api/estimate"), { method: "POST", body: scenario, signal }),
   /** @param {any} scenario @param {string} field */

@@ -5,6 +5,7 @@
 import { pinScenario, readUrl, select, setWanted, show, swapSides, undo } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
+import { isMeasuredAnew } from "./measured.js";
 import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
@@ -75,14 +76,30 @@ function toggleTheme() {
   document.dispatchEvent(new CustomEvent("themechange"));
 }
 
-const isComing = (/** @type {{state: string}} */ { state: now }) => now === "waiting" || now === "probing";
+/** Whether a chip is still being measured. @param {import("./types.js").Catalog} catalog */
+const isComing = ({ pending, measuring }) =>
+  measuring || pending?.some(({ state: now }) => now === "waiting" || now === "probing");
 
-/** A chip that is still being measured enters the catalogue when it is there. */
+let asking = 0;
+function awaitPending() {
+  if (!asking && isComing(state.catalog)) asking = window.setTimeout(refreshPending, PENDING_MS);
+}
+
+/**
+ * A chip that is still being measured enters the catalogue when it is there. One that the page had predictions of stays
+ * as it was: all of them are of before until the page begins anew.
+ */
 async function refreshPending() {
-  if (!state.catalog.pending?.some(isComing)) return;
+  asking = 0;
   const catalog = await api.catalog().catch(() => state.catalog);
-  set({ catalog });
-  if (catalog.pending?.some(isComing)) setTimeout(refreshPending, PENDING_MS);
+  const anew = isMeasuredAnew(state.catalog.chips, catalog.chips);
+  set({ catalog: anew ? { ...state.catalog, measuring: catalog.measuring } : catalog });
+  if (anew)
+    notice("All that stands here of it is of before.", {
+      title: "This CPU was measured anew",
+      act: h("button", { type: "button", class: "ghost", text: "Show it anew", onclick: () => location.reload() }),
+    });
+  awaitPending();
 }
 
 async function start() {
@@ -285,7 +302,8 @@ async function start() {
     if (state.online) void trying(Promise.all([predict(), loadMeasurement(), refreshMeasurements()]));
   });
   void trying(refreshMeasurements());
-  if (catalog.pending?.some(isComing)) setTimeout(refreshPending, PENDING_MS);
+  subscribe(["catalog"], awaitPending);
+  awaitPending();
 }
 
 async function begin() {

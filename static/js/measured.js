@@ -102,6 +102,13 @@ export function untoldWords(measurement) {
 export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.cluster)] ?? "";
 
 /**
+ * Whether a chip that was known is another by now, as a CPU that was measured anew: what the page shows of it is of before.
+ * @param {Entry[]} before @param {Entry[]} now
+ */
+export const isMeasuredAnew = (before, now) =>
+  before.some(({ key, value }) => now.some((one) => one.key === key && !same(one.value, value)));
+
+/**
  * Whether a prediction and a measurement can be held against each other: neither was disturbed.
  * @param {Measurement | null} measurement @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
  */
@@ -254,7 +261,7 @@ function tracedWords({ measurement, measuredScenario, scenario, catalog, pair })
   if (!measuredScenario) return "traced, and predicted from its own ops: nothing ran";
   if (apart({ measurement, measuredScenario, catalog }, scenario)) return "another program was traced";
   return same(measuredScenario, scenario)
-    ? "B is the catalogue's form of the program"
+    ? "B is the catalogue's form of the program; where they differ believe A, its own ops"
     : "A is the catalogue's form of the traced program";
 }
 

@@ -35,7 +35,7 @@
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
- *   estimate: Estimate, offered: {key: string, label: string}[],
+ *   estimate: Estimate, offered: {key: string, label: string, reason: string}[],
  *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
  *   asked?: string[], fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file
@@ -62,7 +62,7 @@
  * @typedef {{key: string, label: string, hue: string, says?: string, formula?: string, source?: string}} Named  a category, phase, pass or
  *   kind of memory; `--hue-…` colours it; `says`: what it is, for the glossary
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
- *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
+ *   message: string}[], doubts?: Record<string, string>, measuring?: boolean, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
  *   minimum: number | null, maximum: number | null, help: string, default: any}>, axis_fields: string[], categories: Named[], phases: Named[], passes: Named[], between_passes: string[], sends: string,
  *   memory_kinds: Named[], traced_precisions?: string[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog

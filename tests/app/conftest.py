@@ -15,7 +15,7 @@ from app.disk import DataFolder
 from app.pages import compress_plotly, plotly_file
 from app.settings import ROOT, Settings
 from app.store import Store
-from tests.app.examples import HEADROOM, ONE_THREAD
+from tests.app.examples import HEADROOM_STARTED, ONE_THREAD
 from tests.app.postgres import Postgres, engine
 from tests.app.small_disk import SmallDisk
 
@@ -86,7 +86,7 @@ def shared_client(tmp_path_factory, _compressed_plotly) -> Iterator[TestClient]:
 @pytest.fixture
 def served(tmp_path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running ``headroom serve`` of its own, and its address."""
-    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    command = [*HEADROOM_STARTED, "serve", "--port", "0", "--data", str(tmp_path / "served")]
     environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "HEADROOM_NO_TOKEN": "true"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 
 from app.disk import DataFolder, write_json
@@ -13,10 +12,13 @@ from app.this_cpu import ThisCpu
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, to_json
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 HF_CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
-HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
+HEADROOM = [warm.python(), "-c", "from app.cli import main; main()"]
+HEADROOM_STARTED = [warm.COLD, *HEADROOM[1:]]
+"""The same by an interpreter that imports all of it, as a user's does."""
 
 ONE_THREAD = '{"cpus_per_process": 1}'
 """HEADROOM_PLACEMENT of tests: two threads wait for each other busily, longer than these steps compute."""

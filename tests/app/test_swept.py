@@ -49,7 +49,7 @@ def test_rows_say_what_each_value_takes_or_why_it_cannot_be():
     shown = [row for row in lengths if row["step_s"]]
     assert marks == ["circle" if row["now"] else "circle-open" if row["fits"] else "x-thin-open" for row in shown]
     assert len(figure["table"]["rows"]) == len(lengths), "what is refused stands in the table, too"
-    assert "bad" in dict(figure["legend"])
+    assert dict(figure["legend"])["bad"] == "× does not fit"
 
 
 def side(letter: str, step_s: float, **more: Any) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def test_a_chart_says_how_the_predicted_is_told_from_the_measured():
              for form in ("bars", "lines") for predicted in (True, False)]  # fmt: skip
     said = call_each("figures/tableChart", "kindsOf", [[one] for one in given])
     assert said == ["hatched: predicted", "", "dashed: predicted", ""]
+    crossed = {"form": "lines", "series": [{**measured, "out": [1024]}]}
+    assert call_each("figures/tableChart", "kindsOf", [[crossed]]) == ["×: out of memory, or not run"]
 
 
 def test_lines_of_one_colour_differ_in_their_marks():

@@ -117,6 +117,33 @@ def test_of_two_measurements_the_one_that_had_more_of_the_cpu_is_kept(data, monk
     assert ("busy while it was measured" in caplog.text) is (share_frac < 0.5)
 
 
+def test_what_was_measured_is_measured_again_for_who_asks_and_serves_until_then(data, monkeypatch):
+    def measured(frac):
+        chip = replace(catalog.chip("a100"), kind="cpu", memory_bytes=frac * 1e9)
+        return {"chip": encode(chip), "samples": {"cpu_share_frac": frac}}
+
+    async def ask():
+        await cpu.ensure()
+        assert (cpu.share_frac, cpu.measuring) == (0.6, False)
+        assert cpu.measure_again()
+        assert cpu.measure_again(), "asked for twice it is measured once"
+        await asyncio.sleep(0)
+        assert (cpu.state, cpu.measuring, cpu.finished.is_set()) == ("ready", True, False), "runs wait"
+        await asyncio.wait_for(cpu.finished.wait(), 60)
+        await cpu.stop()
+
+    cpu = ThisCpu(data, 0.1)
+    write_json(cpu.cache_file, measured(0.6))
+    write_json(data.root / "probed.json", measured(0.7))
+    probe = data.root / "python"
+    probe.write_text(PROBE.format(chip=data.root / "probed.json"))
+    probe.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(probe))
+    asyncio.run(ask())
+    assert (cpu.state, cpu.share_frac, cpu.measuring) == ("ready", 0.7, False)
+    assert not ThisCpu(data, 0.1, enabled=False).measure_again()
+
+
 def test_a_probe_that_cannot_work_says_why(data, monkeypatch):
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     cpu = ThisCpu(data, 0.1)

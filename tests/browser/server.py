@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
+from tests import warm
 from tests.app.examples import ONE_THREAD, knows_cpu
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,7 +35,7 @@ class Server:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", *command],
+            [warm.python(), "-c", *command],
             cwd=root,
             env=outside | small | chosen,
             stdout=subprocess.PIPE,

@@ -291,6 +291,10 @@ def test_a_prediction_that_says_nothing_has_no_error(call):
     run |= {"origin": {"format": "step"}, "predicted": {"step_time_s": 0.4}}
     assert call("items", "errorOf", run, {"doubts": {}}) == pytest.approx(-0.2)
     assert call("items", "errorOf", run, {"doubts": {"cpu": "measured while others ran"}}) is None
+    chips = [{"key": "cpu", "value": {"memory_bytes": 1}}]
+    for now, anew in (([{"key": "cpu", "value": {"memory_bytes": 2}}], True), (chips, False), ([], False)):
+        assert call("measured", "isMeasuredAnew", chips, now) is anew
+    assert call("measured", "isMeasuredAnew", [], chips) is False, "what comes anew has no predictions of before"
     assert call("items", "errorOf", {**run, "disturbance": 3.0}, {}) is None
     assert call("items", "errorOf", {**run, "predicted": None}, {}) is None
 

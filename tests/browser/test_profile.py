@@ -333,12 +333,17 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     form = step.locator("> b").inner_text()
     assert form != own
     wait_for_causes(page)
-    expect(page.locator("#step-time .sub")).to_contain_text("B is the catalogue's form")
+    expect(page.locator("#step-time .sub")).to_contain_text(
+        "B is the catalogue's form of the program; where they differ believe A, its own ops"
+    )
     expect(side(page, "B")).to_contain_text("the catalogue's form of it")
     expect(proposal).to_contain_text(f"Its own ops should take {own} ms")
     expect(proposal).to_contain_text(f"the catalogue's form of it {form} ms")
+    expect(proposal).to_contain_text("believe the first, whose kernels are those that run")
     whose = page.locator(".panel .whose")
-    expect(whose).to_contain_text(f"the catalogue's form of it: {form} ms, its own ops {own} ms")
+    expect(whose).to_contain_text(
+        f"the catalogue's form of it: {form} ms, its own ops {own} ms, which are to be believed"
+    )
     expect(page.locator("#explore .details > [role=note]")).to_contain_text("are of A, the program's own ops")
     # a slider moves that form, from the plan that was traced, and says so
     page.locator('[data-field="training.global_batch"] input[type=range]').focus()

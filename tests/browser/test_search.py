@@ -107,6 +107,11 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
     expect(page.locator("#search .notice")).to_contain_text("more chips would have little to divide")
     expect(page.locator("#search .notice button")).to_have_text([re.compile(r"Take [\d\s]+ sequences")])
     expect(page.locator("#search-status h3")).to_have_text("Quickest, yet too slow")
+    # what was said of fewer days is not said of any number of them
+    page.get_by_label("Within, days").fill("")
+    page.get_by_label("Within, days").press("Enter")
+    expect(page.locator("#search-status h3")).not_to_have_text("Quickest, yet too slow")
+    expect(page.locator("#search .notice")).to_have_count(0)
 
 
 def test_the_whole_of_a_row_is_lit_under_the_mouse(visit):
@@ -134,7 +139,7 @@ def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     words = page.locator("#cells .hoverlayer .hovertext")
     expect(words).to_be_visible()
-    recompute = re.search(r"recompute (none|selective|full)", words.text_content())[1]
+    recompute = re.search(r"Recompute (none|selective|full)", words.text_content())[1]
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect_view(page, "explore")
     wait_for_figures(page)
@@ -221,7 +226,7 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
     expect(page.locator("#search .notice")).to_contain_text("No plan fits")
     # nothing was tried in the host's memory unless it is asked for, which the answer says
     page.get_by_role("button", name="Offload the optimizer").click()
-    expect(page.get_by_role("button", name="Unlock offload optimizer")).to_be_visible()
+    expect(page.get_by_role("button", name="Unlock Offload to host memory optimizer")).to_be_visible()
     expect(page.locator("#search .notice")).not_to_contain_text("host's memory")
     # a number that cannot be is refused where it was typed, and the one before stays
     for name, typed, why in (

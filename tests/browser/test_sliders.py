@@ -193,7 +193,9 @@ def test_a_bandwidth_is_swept_and_a_link_opens_the_sweep(visit):
     expect(undo).to_be_disabled()
     page.locator('[data-field="training.global_batch"] input[type=range]').press("ArrowRight")
     expect(page.locator("#step-time .sub")).to_contain_text("a step of B has 2 × the tokens of A's")
-    expect(page.locator("#tile-step-time dt b")).not_to_have_class(re.compile("worse"))
+    for name in ("step-time", "tokens", "price"):
+        expect(page.locator(f"#tile-{name} dt b")).to_have_text(re.compile("%"))
+        expect(page.locator(f"#tile-{name} dt b")).not_to_have_class(re.compile("worse|better"))
     expect(page.locator(f"{SWEPT} td:nth-child(3)").first).not_to_have_text(first)
     # what was decided here is taken back, and nothing before it
     undo.click()

@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 
+import torch
 import torch.distributed.fsdp
 import torch.distributed.pipelining
-import torch.distributed.tensor  # noqa: F401 (what most ranks would import)
+import torch.distributed.tensor
 
 from runners.__main__ import main
 from runners.worker import leave
@@ -50,3 +51,9 @@ def _forked(rank: int, arguments: list[str]) -> int:
         code = 1
     leave(code)
     raise AssertionError("a rank ends here")
+
+
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    leave(min(abs(start(int(sys.argv[1]), sys.argv[2:])), 127))

@@ -84,6 +84,12 @@ def test_a_model_that_the_runner_cannot_build_is_refused(field, value):
     assert model_refusals(scenario().model) == []
 
 
+@pytest.mark.parametrize("field", ["clamped_ffn", "clamped_scores"])
+def test_what_is_cut_off_is_not_measured(field):
+    (problem,) = model_refusals(replace(scenario().model, **{field: True}))
+    assert (problem.field, problem.remedy) == (f"model.{field}", "Set it to false.")
+
+
 @pytest.mark.parametrize("changes", [EXPERTS, LATENT])
 def test_experts_and_latent_attention_are_measured_by_step_and_not_by_the_table_of_variants(changes):
     model = scenario(model=changes).model

@@ -11,6 +11,7 @@ import pytest
 
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
 from runners.worker import Cancelled, raise_cancelled
+from tests import warm
 from tests.forks import run_forked, run_in_fork
 from tests.runners.examples import ROOT, limited, run_module, scenario_json, too_large, write_scenario
 
@@ -30,7 +31,7 @@ def test_a_second_signal_disturbs_nothing_that_the_first_began():
 
 def test_out_of_memory_is_a_result(tmp_path):
     write_job(tmp_path, Job(scenario=too_large(), device="cpu"))
-    command = limited((sys.executable, "-m", "runners", "step", "--job", str(tmp_path)))
+    command = limited((warm.python(), "-m", "runners", "step", "--job", str(tmp_path)))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     result = read_measurement(tmp_path / RESULT_FILE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
+from collections.abc import Sequence
 from types import ModuleType
 
 from app.importers.imported import Headers, Imported, ImportRefused, Limits, SeenTable
@@ -18,6 +20,7 @@ from app.importers.text.kinds import (
     compile_speedups,
     ddp_breakdown,
     ddp_lines,
+    ddp_tables,
     flash,
     generic,
     kernel_shares,
@@ -54,6 +57,7 @@ KINDS: tuple[ModuleType, ...] = (
     all_reduce_blocks,
     ddp_lines,
     ddp_breakdown,
+    ddp_tables,
     kernel_shares,
     accumulation,
     timings,
@@ -62,7 +66,7 @@ KINDS: tuple[ModuleType, ...] = (
 WHOLE: tuple[ModuleType, ...] = (trainers, tensor_log, deepflow_log)
 """Readers of texts that are one thing from end to end, before any is searched for tables."""
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_memory, step_times, all_reduce_lines,
-                all_reduce_blocks, ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums,
+                all_reduce_blocks, ddp_lines, ddp_breakdown, ddp_tables, kernel_shares, measured_runs, op_sums,
                 timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
 VAGUE_KINDS = {generic, timings}
@@ -137,6 +141,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         _seen(block, kind) for kind, blocks in groups.values() for block in blocks if isinstance(block, Table)
     )
     parts: list[str] = []
+    begins: list[int] = []
     decisions = Decisions()
     warnings = [*_file_warnings(damage, document), *in_commas]
     for kind, blocks in groups.values():
@@ -146,6 +151,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         if not reading.rows and not reading.samples:
             continue
         _check_size(len(reading.rows), limits, blocks[0].line)
+        begins.append(blocks[0].line)
         parts.append(blocks[0].around.heading[0] if blocks[0].around.heading else "")
         measurements.append(
             Measurement(
@@ -174,6 +180,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
     if not measurements:
         raise ImportRefused("text", "", _NOTHING, _REMEDY)
     _share_softmax(measurements)
+    measurements = _told_apart(measurements, begins)
     measurements = _same_machine(measurements, parts)
     warnings += same_run.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
@@ -271,6 +278,17 @@ def _share_softmax(measurements: list[Measurement]) -> None:
         if other.origin.format == f"text/{flash.KIND}":
             for row in other.rows:
                 row.setdefault("softmax", "written out")
+
+
+def _told_apart(measurements: list[Measurement], begins: Sequence[int]) -> list[Measurement]:
+    """Tables of one kind and name with the line where each begins behind it."""
+    named = Counter((one.label, one.origin.format) for one in measurements)
+    return [
+        dataclasses.replace(one, label=f"{one.label[:180]}, line {line}")
+        if named[one.label, one.origin.format] > 1
+        else one
+        for one, line in zip(measurements, begins, strict=True)
+    ]
 
 
 def _same_machine(measurements: list[Measurement], parts: list[str]) -> list[Measurement]:

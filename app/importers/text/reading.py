@@ -38,7 +38,7 @@ class Reading:
     skipped: int = 0
 
 
-MEASURED = ("_s", "_per_s", "_bytes")
+MEASURED = ("_bytes_per_s", "_per_s", "_s", "_bytes")
 """How the names of columns end that hold a time, a rate or a size."""
 _TIMED = ("_s", "_per_s", "_per_s_per_gpu")
 """Of them, and of rates of one GPU, those that nothing has which ran out of memory."""
@@ -73,7 +73,7 @@ def _first_of(lines: Sequence[int], blocks: Sequence[Block]) -> str:
 def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequence[Block]) -> list[Warning]:
     """Say what the cells themselves showed: out of memory, missing figures, missing units, wide spreads."""
     where = place(blocks[0])
-    found = []
+    found = _words_in_figures(rows, where)
     if findings.oom:
         found.append(
             Warning(
@@ -147,6 +147,26 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
                 where=where,
             )
         )
+    return found
+
+
+def _words_in_figures(rows: Sequence[dict[str, Any]], where: str) -> list[Warning]:
+    """Empty the cells that hold a word in a column of figures, which they would make two of; say which."""
+    found = []
+    for name in dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, float)):
+        bare = next((name.removesuffix(end) for end in MEASURED if name.endswith(end)), name)
+        odd = [row for row in rows if bare != name and name not in row and isinstance(row.get(bare), str)]
+        words = list(dict.fromkeys(str(row.pop(bare)) for row in odd))
+        for row in odd:
+            row[name] = None
+        if words:
+            shown = ", ".join(map(repr, words[:_MOST_SHOWN]))
+            message = (
+                f"{counted(len(odd), 'cell')} of {bare.replace('_', ' ')!r} {'holds' if len(odd) == 1 else 'hold'} no"
+                f" figure and {'is' if len(odd) == 1 else 'are'} kept empty: {shown}."
+                " Write notes into a column of their own"
+            )
+            found.append(Warning(code="words-in-figures", message=message, where=where))
     return found
 
 

@@ -148,7 +148,7 @@ def estimate_pipelined(
     ``layout``: what data parallel ranks make of a stage's list; what it sends once in a step (DDP) runs beside the last
     micro-batch's backward. Raises InputProblems for a list that has no layers to cut between.
     """
-    chip, m, ranks = cluster.chip, float(micro_batches), plan.dp * plan.tp * plan.pp
+    chip, m, ranks = cluster.rank_chip, float(micro_batches), plan.dp * plan.tp * plan.pp
     e = of_slowest(efficiencies_for(chip, calibration), ranks, cluster.chips_per_node)
     interval = interval and not e.lower_bound
     whole = cut(found, "plan.pp" if plan.pp > 1 else "micro_batches")
@@ -292,7 +292,7 @@ def _adding_s(one: _Stage, e: Efficiencies) -> float:
         if each.kind == MemoryKind.GRADIENTS and each.born != NONE:
             gradient = Operand(shape=(each.bytes // 4,), dtype="float32")
             s = Signature(op="aten::add_.Tensor", inputs=(gradient, gradient), outputs=(gradient,))
-            total += sum(float(price(op, one.passage.cluster.chip, e).seconds * op.count) for op in kernels_of(s))
+            total += sum(float(price(op, one.passage.cluster.rank_chip, e).seconds * op.count) for op in kernels_of(s))
     return total
 
 

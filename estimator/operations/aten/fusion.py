@@ -142,8 +142,10 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
             continue
         outputs = results_of(s)
         source = s.inputs[0] if s.inputs else None
-        if source in copies and kernels_of_table(s.op) is elementwise.copy:
-            # The same cast of the same tensor, made anew for every product in eager mode.
+        casts = source is not None and any(one.dtype != source.dtype for one in outputs)
+        if casts and source in copies and kernels_of_table(s.op) is elementwise.copy:
+            # The same cast of the same tensor, made anew for every product in eager mode. A copy of the same type is
+            # of another tensor that looks alike (queries, values): nobody lays one out anew twice.
             if s in copies[source]:
                 joined.kernels[index] = []
                 joined.unwritten.add(index)

@@ -67,19 +67,19 @@ def _kv_heads(seen: Seen, hidden: int, layers: int) -> Proposed:
     if (together := _kv_heads_of_one(seen, hidden, layers, apart)) is not None:
         product = f"{hidden} → {2 * together * a.dim}"
         return guess(together * tp, f"one product {product} a layer beside the queries' makes keys and values together")
-    if apart == _APART:
+    if apart == _PRODUCTS_APART:
         return sure(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and none narrower")
     return guess(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and keys as wide as queries")
 
 
-_APART = 3
+_PRODUCTS_APART = 3
 """Products of queries, keys and values where each has its own."""
 
 
 def _kv_heads_of_one(seen: Seen, hidden: int, layers: int, apart: int) -> int | None:
     """Heads of keys and values that one product makes beside another for the queries; None where none does."""
     a = seen.attention
-    if apart == _APART - 1:  # the queries' product, and one as wide for half as many heads of both
+    if apart == _PRODUCTS_APART - 1:  # the queries' product, and one as wide for half as many heads of both
         return a.heads // 2 if a.heads % 2 == 0 else None
     if apart != 1:
         return None

@@ -31,7 +31,7 @@ from estimator.scenario.proposal.seen import (
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import counted
 
-_APART_FRAC = 0.002
+_UNTOLD_FRAC = 0.002
 """Of so many parameters more or fewer than were counted nothing is said: norms and biases."""
 FAR_FRAC = 0.05
 """Parameters that were counted and those of the proposed model differ by less where its widths are right."""
@@ -274,7 +274,7 @@ def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Se
     found["model.tied_embedding"] = value
     document["model"]["tied_embedding"] = value.value
     had = tied if value.value else untied
-    if not counted or seen.tp != 1 or abs(had / counted - 1) < _APART_FRAC:
+    if not counted or seen.tp != 1 or abs(had / counted - 1) < _UNTOLD_FRAC:
         return ()
     more = f"{abs(had - counted):,} {'more' if had > counted else 'fewer'}"
     return (f"The scenario's model has {had:,} parameters, {more} than the {counted:,} whose gradients are kept: "

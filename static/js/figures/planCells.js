@@ -1,6 +1,7 @@
 /** The best plan in each cell of two axes, as a heatmap: the stronger its colour, the better. */
 import { plural, short } from "../format.js";
-import { between, escaped, hoverText, layout, legibleOn, words } from "./base.js";
+import { axisOf } from "../fieldLabels.js";
+import { between, escaped, hoverText, layout, legibleOn } from "./base.js";
 import { said } from "./plans.js";
 
 /** @typedef {import("./plans.js").Shown} Shown */
@@ -63,7 +64,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         },
         customdata: cells.map(
           ({ values, one }) =>
-            `${values.map((value, at) => `${words(axes[at])} ${escaped(value)}`).join(", ")}<br>${hoverText(one.words)}<br>${measure.text} ${said(measure, one)}`,
+            `${values.map((value, at) => `${axisOf(axes[at])} ${escaped(value)}`).join(", ")}<br>${hoverText(one.words)}<br>${measure.text} ${said(measure, one)}`,
         ),
         hovertemplate: "%{customdata}<extra></extra>",
       },
@@ -72,14 +73,14 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
       height: narrow ? 280 : 320,
       barmode: "overlay",
       margin: { l: narrow ? 74 : 92, r: 12, t: 12, b: 42 },
-      xaxis: { ...named(xs), title: { text: words(axes[0]) }, tickangle: 0 },
-      yaxis: { ...named(ys), title: { text: words(axes[1]) } },
+      xaxis: { ...named(xs), title: { text: axisOf(axes[0]) }, tickangle: 0 },
+      yaxis: { ...named(ys), title: { text: axisOf(axes[1]) } },
     }),
     said: `${measure.text} of the best plan in each cell; the stronger its colour the better, empty: none fits`,
-    summary: `${plural(cells.length, "cell")} of ${words(axes[0])} and ${words(axes[1])}.`,
+    summary: `${plural(cells.length, "cell")} of ${axisOf(axes[0])} and ${axisOf(axes[1])}.`,
     table: {
       columns: [
-        ...axes.map((name) => ({ title: words(name), text: true })),
+        ...axes.map((name) => ({ title: axisOf(name), text: true })),
         { title: "plan", text: true },
         { title: measure.text, unit: measure.kind ?? measure.unit },
       ],

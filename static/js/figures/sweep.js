@@ -147,7 +147,7 @@ export function sweep({ rows, label, colour, narrow }) {
     layout: { ...base, ...axes, annotations, shapes },
     legend: [
       ["accent", "the plan in the panel"],
-      ...(shown.every(({ fits }) => fits) ? [] : [/** @type {[string, string]} */ (["bad", "does not fit"])]),
+      ...(shown.every(({ fits }) => fits) ? [] : [/** @type {[string, string]} */ (["bad", "× does not fit"])]),
     ],
     summary: `${label} at ${shown.length} of ${rows.length} values. ${best ? `Most tokens a second that fit: at ${best.words}, ${short(best.tokens_per_s ?? 0)}, ${seconds(best.step_s)} a step.` : "None fits."}`,
     table: sweptTable(rows, label),

@@ -90,9 +90,14 @@ const sized = (value) => rounded(value, "bytes");
 /** Of an axis of fractions. @param {string} kind */
 const ticksOf = (kind) => (kind === "frac" ? { tickformat: ".3~%" } : {});
 
-/** How the predicted is told from the measured, where there is any. @param {Chart} chart */
+/** How the predicted is told from the measured, and what a cross stands for, where there is any. @param {Chart} chart */
 export const kindsOf = ({ form, series }) =>
-  series.some(({ predicted }) => predicted) ? `${form === "lines" ? "dashed" : "hatched"}: predicted` : "";
+  [
+    series.some(({ predicted }) => predicted) && `${form === "lines" ? "dashed" : "hatched"}: predicted`,
+    series.some(({ out }) => out?.length) && "×: out of memory, or not run",
+  ]
+    .filter(Boolean)
+    .join("; ");
 
 /** What each colour and shape stands for. @param {Chart} chart @returns {[token: string, text: string][]} */
 export function legendOf({ series }) {

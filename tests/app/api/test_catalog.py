@@ -116,8 +116,10 @@ def test_the_first_bundled_measurement_is_the_default(settings):
         assert [(item["id"], item["bundled"]) for item in listed] == [("a-first", True), ("b-later", True)]
 
 
-def test_this_cpu_is_pending_until_it_is_measured(catalog):
+def test_this_cpu_is_pending_until_it_is_measured(client, catalog):
     assert [(item["key"], item["state"]) for item in catalog["pending"]] == [("cpu", "off")]
+    asked = client.post("/api/this-cpu").json()
+    assert (asked["measuring"], "switched off" in asked["message"]) == (False, True)
 
 
 def test_why_a_prediction_for_a_chip_says_nothing_stands_in_the_catalogue(settings, catalog, catalogue_as_before):
@@ -129,6 +131,14 @@ def test_why_a_prediction_for_a_chip_says_nothing_stands_in_the_catalogue(settin
             {"chip": encode(replace(chips.chip("a100"), kind="cpu")), "samples": {"cpu_share_frac": 0.11}},
         )
         assert cpu.load()
-        (said,) = client.get("/api/catalog").json()["doubts"].items()
+        document = client.get("/api/catalog").json()
+        (said,) = document["doubts"].items()
+        table = "| model | seq_len | step time (ms) |\n|---|---|---|\n| gpt2 | 128 | 10.5 |\n"
+        (listed,) = client.put("/api/uploads?filename=t.md", content=table).json()["measurements"]
+        rows = f"/api/measurements/{listed['id']}/rows"
+        on = [client.get(f"{rows}?chip={chip}").json()["doubt"] for chip in ("cpu", "h100-sxm")]
     assert said[0] == "cpu"
     assert "left 11 % of it" in said[1]
+    assert on[0] == said[1]
+    assert said[1] not in on[1]
+    assert document["measuring"] is False

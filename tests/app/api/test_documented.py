@@ -28,7 +28,11 @@ from estimator.studies import STUDIES
 from tests.app.examples import SCENARIO, write_run, write_upload
 
 ENDPOINTS = endpoints(ROUTERS)
-BODILESS = {("/api/runs/{run_id}/cancel", "post"), ("/api/runs/{run_id}/retry", "post")}
+BODILESS = {
+    ("/api/runs/{run_id}/cancel", "post"),
+    ("/api/runs/{run_id}/retry", "post"),
+    ("/api/this-cpu", "post"),
+}
 """Writes that need nothing but their address."""
 SEEN_ELSEWHERE = {400, 507}
 """A connection that closes and a full disk: test_sweep, test_body and test_uploads bring them about."""

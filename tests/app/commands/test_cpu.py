@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from tests.app.examples import HEADROOM, scenario
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def test_estimate_measures_this_cpu_on_demand_and_once(write, capsys, monkeypatch):

@@ -16,6 +16,8 @@ from app.runs.run import Run
 from runners.job import progress, state
 from tests.app.examples import LLAMA, MEASUREMENT, knows_cpu, scenario
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
 ROWS_JOB = {
     "benchmark": "attention",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.importers.text.trainers.first_lines import settings_before
 from estimator.scenario import catalog
 from estimator.scenario.measurement import step_time_s
 from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
@@ -439,3 +440,10 @@ def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them
     text = "starting\n" * 600 + of_steps("step {} | loss 4.2 | {} ms", (900,), (135,), (134,))
     assert one(read(tmp_path, text.replace("step 2", "\x00" * 100 + "step 2"))).steps_s == pytest.approx((0.135, 0.134))
     assert refusal(tmp_path, text + "\x00" * 1000).format == "binary"
+
+
+@pytest.mark.parametrize(
+    ("line", "gpu"), [("device: cpu", "cpu"), ("offload device: cpu", None), ("offload_optimizer, device: cpu", None)]
+)
+def test_what_is_offloaded_to_a_cpu_did_not_run_on_it(line, gpu):
+    assert settings_before(["model: gpt2 | batch 8 | seq 512", line]).get("gpu") == gpu

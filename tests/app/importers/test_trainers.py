@@ -314,6 +314,11 @@ def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
                  for at, key, value, said in rates]  # fmt: skip
     found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight
     assert (found.steps_s, codes(found)) == ((), {"no-step-time"})
+    assert "no losses between which to count them" in found.warnings[0].message
+    without = [one for one in MLPERF if one[1] != "global_batch_size"]
+    counted = [(1, "epoch_start", None, {}), (11, "tracked_stats", {"throughput": 64.0}, {"samples_count": 640})]
+    (said,) = one(read(tmp_path, mlperf(*without, *counted))).warnings  # samples are counted, a step is not
+    assert "but not its global batch" in said.message
 
 
 def test_blocks_of_mlperf_count_samples_or_tokens(tmp_path):

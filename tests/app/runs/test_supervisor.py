@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import httpx2
@@ -16,7 +15,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from runners.backends import local
 from runners.job import read_events, read_handle
-from tests.app.examples import ENDLESS, MEASUREMENT, QUICK, scenario, write_run
+from tests.app.examples import ENDLESS, HEADROOM, MEASUREMENT, QUICK, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in, until
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
@@ -38,7 +37,7 @@ def serve(settings):
     started = []
 
     def start():
-        command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
+        command = [*HEADROOM, "serve", "--port", "0"]
         environment = {**os.environ, "HEADROOM_DATA": str(settings.data), "HEADROOM_PROBE_CPU": "false"}
         environment["HEADROOM_NO_TOKEN"] = "true"
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)

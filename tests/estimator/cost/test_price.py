@@ -48,6 +48,28 @@ def test_a_square_product_is_bound_by_compute_and_a_thin_one_by_memory():
     assert square.seconds >= 2 * 2560**3 / 4e12
 
 
+def test_products_apart_take_as_long_as_each_alone():
+    h100 = efficiencies(H100.efficiency)
+    shape = {"m": 2048.0, "n": 1536.0, "k": 2048.0, "element_bytes": 2, "precision": "bf16"}
+    alone, together, apart = (
+        price(gemm("product", "", "forward", **shape, **how), H100, h100)
+        for how in ({}, {"batch": 16.0}, {"batch": 16.0, "apart": True})
+    )
+    assert apart.seconds == pytest.approx(16 * alone.seconds)
+    # 96 tiles of 128 x 256 leave 36 of 132 units idle; 1536 fill them eleven times.
+    assert apart.seconds > 1.1 * together.seconds
+    assert (apart.executed_flops, apart.memory_s) == (together.executed_flops, together.memory_s)
+
+
+def test_kernels_apart_end_as_often_as_there_are():
+    h100 = efficiencies(H100.efficiency)
+    together, apart = (
+        price(kernels("quantisation", "", "forward", elements=1e8, stream=4, batch=16.0, apart=it), H100, h100)
+        for it in (False, True)
+    )
+    assert apart.seconds - together.seconds == pytest.approx(15 * h100.kernel_tail_s)
+
+
 @pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 2.0), ("fp32", 3.0)])
 def test_products_start_as_their_precision_does(precision, starts):
     e = flawless(gemm_start_s=1.0, gemm_tf32_start_s=2.0, gemm_vector_start_s=3.0)

@@ -35,7 +35,7 @@ def narrowed(names):
 def test_every_efficiency_of_time_is_in_exactly_one_group():
     grouped = [name for names in INTERVAL_GROUPS.values() for name in names]
     assert len(grouped) == len(set(grouped))
-    assert set(E.ranges) - set(grouped) == {*SHAPES, "workspace_bytes", "allocator_frac"}
+    assert set(E.ranges) - set(grouped) == {*SHAPES, "workspace_bytes", "allocator_frac", "allocator_scores_frac"}
 
 
 def test_exact_efficiencies_leave_no_interval():

@@ -112,3 +112,77 @@ def test_a_kernel_of_any_depth_whose_results_are_read_twice_is_looked_through_on
         ("backward", "mul", (NARROW, NARROW), NARROW, depth + 5),
     ]
     assert 0 < sum(0 < born <= depth for born, _, _ in saved(*steps)) < depth
+
+
+def test_copies_of_one_type_that_look_alike_are_of_two_tensors():
+    turned = Operand(shape=(ROWS, WIDTH), dtype="bfloat16", strides=(1, ROWS))
+    steps = [
+        ("forward", "neg", (turned,), turned, 3),  # values, then queries
+        ("forward", "neg", (turned,), turned, 2),
+        ("forward", "clone", (turned,), NARROW, 7),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 4),
+        ("forward", "clone", (turned,), NARROW, 6),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 7),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 8),
+    ]
+    assert {born for born, _, died in saved(*steps) if died >= 6} >= {2, 4}
+
+
+def test_a_sum_of_what_an_earlier_kernel_made_is_not_computed_again():
+    """As of a residual in fp32 under autocast: each sum is saved, not the product's half as many bytes."""
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 3),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 3),
+        ("forward", "add", (NARROW, NARROW), WIDE, 11),
+        ("forward", "_to_copy", (WIDE,), NARROW, 9),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("forward", "add", (NARROW, WIDE), WIDE, 10),
+        ("forward", "_to_copy", (WIDE,), NARROW, 8),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 8),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 9),
+        ("backward", "mul", (WIDE,), WIDE, 10),
+        ("backward", "mul", (WIDE,), WIDE, 11),
+    ]
+    late = [(born, size) for born, size, died in saved(*steps) if born < 8 and died >= 10]
+    assert late == [(2, WIDE_BYTES), (5, WIDE_BYTES)]
+
+
+def test_what_backward_reads_only_to_narrow_it_is_saved_narrow():
+    """As queries of attention in fp32, whose backward runs under autocast."""
+    square = Operand(shape=(WIDTH, WIDTH), dtype="float32")
+    steps = [
+        ("forward", "clone", (WIDE,), WIDE, 5),
+        ("forward", "mm", (WIDE, square), WIDE, 2),
+        ("backward", "neg", (NARROW,), NARROW, 5),
+        ("backward", "_to_copy", (WIDE,), NARROW, 5),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 5),
+    ]
+    assert [one for one in saved(*steps) if one[2] > 0 and one[0] in (0, 1)] == [
+        (0, WIDE_BYTES, 2),
+        (1, NARROW_BYTES, 5),
+        (1, WIDE_BYTES, 2),
+    ]
+    as_it_is = [*steps[:-1], ("backward", "mm", (WIDE, square), WIDE, 5)]
+    assert (0, WIDE_BYTES, 5) in saved(*as_it_is)
+
+
+def test_of_passes_that_accumulate_each_keeps_its_own_until_its_backward():
+    one_pass = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("forward", "sigmoid", (NARROW,), NARROW, 6),
+        ("forward", "mul", (NARROW, NARROW), NARROW, 4),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 7),
+        ("backward", "sigmoid_backward", (NARROW, NARROW), NARROW, 8),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 9),
+    ]
+    length = len(one_pass)
+    second = [(phase, op, inputs, output, died + length) for phase, op, inputs, output, died in one_pass]
+    found = saved(*one_pass, *second)
+    each = [
+        [(born - at, size, died - at) for born, size, died in found if at <= born < at + length] for at in (0, length)
+    ]
+    assert each[0] == each[1]
+    assert (0, NARROW_BYTES, 6) in each[0]
+    assert 1 not in [born for born, _, _ in each[0]], "what a product left is enough in each pass"

@@ -221,6 +221,18 @@ def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason(
         laying_of({"dp": 0})
 
 
+def test_a_question_of_a_unit_that_the_chip_lacks_says_so():
+    reasons = {
+        chip: {one.key: one.reason for one in expected.what_if(LLAMA, [], chip).offered}
+        for chip in ("h200-sxm", "b200")
+    }
+    assert "no matrix unit for fp4" in reasons["h200-sxm"]["fp4-products"]
+    assert not reasons["h200-sxm"]["fp8-products"]
+    assert not reasons["b200"]["fp4-products"]
+    with pytest.raises(InputProblems, match="no matrix unit for fp4"):
+        expected.what_if(LLAMA, ["fp4-products"], "h200-sxm")
+
+
 def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimate_says_so():
     rows, weight = Operand(shape=(24, 64), dtype="bfloat16"), Operand(shape=(64, 32), dtype="bfloat16")
     product = Signature(op="aten::mm", inputs=(rows, weight), outputs=(Operand(shape=(24, 32), dtype="bfloat16"),))

@@ -384,6 +384,24 @@ def test_experts_that_no_other_rank_holds_are_never_gathered():
     assert spread[LAST] - found[LAST] == 3 * 2 * EXPERTS / 4 / 4
 
 
+@pytest.mark.parametrize(
+    ("attention", "framework", "seq_len", "moment", "share"),
+    [
+        ("eager", "pytorch-eager", 2048, "last block's attention backward", "allocator_scores_frac"),
+        ("eager", "pytorch-eager", 32, "optimizer step", "allocator_frac"),
+        ("eager", "pytorch-compile", 2048, "last block's attention backward", "allocator_frac"),
+        ("sdpa", "pytorch-eager", 2048, "last block's FFN backward", "allocator_frac"),
+    ],
+)
+def test_scores_leave_their_segments_to_the_next_block(attention, framework, seq_len, moment, share):
+    # 14 steps of an H200 that peak there hold 1.03 times their peak in the median, 117 others 1.07.
+    wide = {**GPT, "vocab": 8, "ffn": 4096}
+    found = memory(wide, attention=attention, framework=framework, seq_len=seq_len)
+    assert found.moment == moment
+    assert found.reserved_bytes == pytest.approx(found.peak_bytes * getattr(E, share))
+    assert E.allocator_scores_frac < E.allocator_frac
+
+
 def test_interleaved_stages_hold_more_than_plain_ones():
     # Narayanan 2021, section 2.2: by 1 + (p - 1)/(p·v) on the first stage, where micro-batches are enough.
     plan = {"pp": 2, "schedule": "interleaved", "virtual_stages": 2}

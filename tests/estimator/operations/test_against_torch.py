@@ -11,10 +11,12 @@ from functools import partial
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from estimator.estimate.estimate import estimate
+from estimator.operations import elementwise
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.framework import FRAMEWORKS
@@ -214,3 +216,36 @@ def test_peak_memory_is_within_6_percent_of_torchs_tracker(model, precision, att
     # The tracker sees tensors only, neither the libraries' workspace nor what an op takes for itself on a GPU.
     estimated = found.peak_bytes - found.by_kind["framework"]
     assert estimated == pytest.approx(tracked, rel=0.06), (found.moment, found.by_kind, kinds)
+
+
+class Moved(TorchDispatchMode):
+    """Bytes that each op reads and writes of tensors with a number for each score."""
+
+    def __init__(self, scores: int) -> None:
+        super().__init__()
+        self.scores, self.bytes = scores, []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        result = op(*args, **(kwargs or {}))
+        size = sum(
+            one.nbytes for one in (*args, result) if isinstance(one, torch.Tensor) and one.numel() == self.scores
+        )
+        self.bytes += [size] if size and "view" not in str(op) and "detach" not in str(op) else []
+        return result
+
+
+def test_the_gradient_of_a_maximum_is_five_kernels_over_the_scores():
+    scores = torch.zeros(4, 8, 8, requires_grad=True)
+    kept = torch.max(scores, torch.tensor(torch.finfo(torch.float32).min))
+    gradient = torch.ones_like(kept)
+    with Moved(scores.numel()) as mode:
+        kept.backward(gradient)
+    plain, clamped = (
+        elementwise.softmax(
+            rank_sizes(scenario({**GPT2, "clamped_scores": it}, precision="fp32", attention="eager")), 8
+        )
+        for it in (False, True)
+    )
+    scale = 2 * 4
+    assert clamped[1].stream - (plain[1].stream - scale) == sum(mode.bytes) / scores.numel()
+    assert clamped[1].launches - (plain[1].launches - 1) == len(mode.bytes) == 5

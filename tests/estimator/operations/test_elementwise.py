@@ -95,6 +95,19 @@ def test_dropout_keeps_one_byte_per_element_and_the_dropped_scores():
     assert elementwise.softmax(dropped, KEYS)[0].saved == 2 + 1 + 2
 
 
+def test_clamped_scores_are_compared_again_in_backward_and_never_dropped():
+    plain, clamped = (
+        elementwise.softmax(dims_of({**GPT, "clamped_scores": it}, precision="fp32", dropout=0.1 * it), KEYS)
+        for it in (False, True)
+    )
+    assert moved(clamped[0]) == moved(plain[0])
+    assert clamped[0].saved == plain[0].saved + 4
+    assert moved(clamped[1]) == moved(plain[1]) - 2 * 4 + 40
+    assert launches(clamped[1]) == launches(plain[1]) + 4
+    fused = dims_of({**GPT, "clamped_scores": True}, framework="pytorch-compile", dropout=0.1)
+    assert elementwise.softmax(fused, KEYS)[0].saved == 2 + 1 + 2
+
+
 @pytest.mark.parametrize(
     ("vocab", "reads", "again"), [(10_200, 1, 2), (12_200, 1.548, 2), (12_300, 1.553, 3), (60_000, 3.3, 3)]
 )

@@ -90,6 +90,34 @@ def test_who_says_how_experts_run_is_heard(compiled, experts, launches):
     assert ops["expert down projection"].launches == launches
 
 
+@pytest.mark.parametrize(
+    ("framework", "experts", "apart"),
+    [
+        ("megatron", "default", True),
+        ("megatron", "grouped", False),
+        ("pytorch-eager", "default", True),
+        ("pytorch-eager", "grouped", False),
+        ("pytorch-compile", "default", False),
+        ("xla", "default", False),
+    ],
+)
+def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all(framework, experts, apart):
+    ops = [op for op in ops_of(framework=framework, experts=experts) if op.kind == "gemm" and op.batch > 1]
+    assert len(ops) == 6
+    assert {op.apart for op in ops} == {apart}
+    torchs = not apart and framework != "xla"
+    assert {op.grouped for op in ops} == {torchs}
+
+
+def test_experts_are_quantised_one_after_another_where_they_are_multiplied_so():
+    def batches(**training):
+        ops = ops_of(precision="fp8", framework="megatron", **training)
+        return {(op.batch, op.apart) for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
+
+    assert batches() == {(8, True)}
+    assert batches(experts="grouped") == {(8, False)}
+
+
 def test_the_router_is_not_multiplied_in_fp8():
     ops = named(ops_of(DEEPSEEK, precision="fp8"))
     assert ops["router"].precision == "bf16"

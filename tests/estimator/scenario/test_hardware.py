@@ -1,6 +1,6 @@
 """Hardware: peaks by precision, and what a chip cannot do."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -23,6 +23,19 @@ def test_every_precision_of_the_contract_has_a_peak_of_chips():
 
 def test_nodes_multiply_chips():
     assert cluster(8, 4).chips == 32
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "cpus", "share"), [("cpu", 4, 1, 4), ("cpu", 1, 1, 1), ("cpu", 4, 2, 2), ("gpu", 4, 1, 1)]
+)
+def test_ranks_of_one_cpu_share_all_of_it_but_its_clock(kind, ranks, cpus, share):
+    made = cluster(ranks, kind=kind, compute_units=3)
+    made = replace(made, chip=replace(made.chip, chips_per_node=cpus))
+    whole, one = made.chip, made.rank_chip
+    assert made.ranks_of_a_cpu == share
+    for name in ("fp32_flops_per_s", "bf16_flops_per_s", "memory_bytes", "memory_bytes_per_s", "l2_bytes"):
+        assert getattr(one, name) == getattr(whole, name) / share
+    assert (one.compute_units, one.clock_hz, one.name) == (max(3 // share, 1), whole.clock_hz, whole.name)
 
 
 def test_a_missing_unit_is_a_problem_of_the_precision():

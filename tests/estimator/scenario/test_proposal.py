@@ -217,14 +217,19 @@ def test_what_ran_on_a_cpu_is_proposed_on_no_gpu():
 
 @pytest.mark.usefixtures("catalogue_as_before")
 def test_ranks_of_a_cpu_share_one_host():
-    here = replace(catalog.chip("h100-sxm"), name="cpu", kind="cpu", chips_per_node=1)
+    slow = {"tf32_flops_per_s": 1e12, "fp32_flops_per_s": 1e12, "bf16_flops_per_s": 1e12, "memory_bytes_per_s": 1e11}
+    here = replace(catalog.chip("h100-sxm"), name="cpu", kind="cpu", chips_per_node=1, **slow)
     catalog.add("chips", catalog.CatalogEntry(key="cpu", label="Cores of mine", value=here))
     ops = replace(listed("kineto/h200_ddp.json.gz"), chip="cpu")
     fields = proposal(ops).fields
     assert (fields["cluster.nodes"].value, fields["cluster.chips_per_node"].value) == (1, 2)
     cluster = cluster_for(ops)
     assert (cluster.nodes, cluster.chips_per_node) == (1, 2)
-    assert "whole of it, which they share" in estimate_op_list(ops, cluster, interval=False).assumptions[0]
+    both, alone = (estimate_op_list(ops, one, interval=False) for one in (cluster, replace(cluster, chips_per_node=1)))
+    assert "each is predicted with 1/2 of its cores, caches and memory" in both.assumptions[0]
+    assert both.memory.capacity_bytes == alone.memory.capacity_bytes / 2
+    # products take twice as long, but for their starts and for waves over half of the cores
+    assert 1.9 < both.breakdown_s["matmul"] / alone.breakdown_s["matmul"] < 2.1
 
 
 def test_tensor_parallel_ranks_add_activations_up():

@@ -103,4 +103,5 @@ def test_a_network_without_a_vocabulary_head_has_none():
     assert not read(**row).model.head
     assert read(model="BERT-Large").model.head
     assert (read(model="OPT-1.3B").model.activation, read(activation="relu").model.activation) == ("relu", "relu")
+    assert (read(model="OPT-1.3B").model.clamped_scores, read(model="BERT-Large").model.clamped_scores) == (True, False)
     assert (read(dropout="0.1").training.dropout, read().training.dropout) == (0.1, 0.0)

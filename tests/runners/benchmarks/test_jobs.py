@@ -9,6 +9,8 @@ import pytest
 from runners.backends import local
 from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 def finished(folder, job):
     write_job(folder, job)

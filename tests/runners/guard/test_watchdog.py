@@ -17,6 +17,7 @@ from runners.guard.heartbeat import ALIVE, LEAVING, MARK, Watch
 from runners.guard.journal import has_rows, journal_of, read
 from runners.guard.watchdog import Clock
 from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_measurement, write_job
+from tests import warm
 from tests.runners.examples import ROOT
 
 SUITE = ("attention", "--implementations", "naive", "--dims", "16", "--heads", "1", "--batch", "1")
@@ -24,9 +25,21 @@ SUITE += ("--seq-lens", "16", "--precisions", "fp32", "--causals", "no", "--step
 """Three rows, a pass each, of a benchmark that begins soon."""
 
 
-def start(out: Path, *arguments: str, stuck: str = "1,0", command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def start(
+    out: Path, *arguments: str, stuck: str = "1,0", command: tuple[str, ...] = (), python: str = ""
+) -> subprocess.Popen[str]:
     """Three rows, one of which blocks, with its output in a pipe that its children hold too."""
-    module = (sys.executable, "-m", "tests.runners.stuck", *SUITE, "--device", "cpu", "--out", str(out), *arguments)
+    module = (
+        python or warm.python(),
+        "-m",
+        "tests.runners.stuck",
+        *SUITE,
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+        *arguments,
+    )
     return subprocess.Popen(
         (*command, *module), cwd=ROOT, env={**os.environ, "STUCK": stuck}, stderr=subprocess.PIPE, text=True
     )
@@ -81,7 +94,7 @@ def test_whoever_is_killed_leaves_the_rows_that_were_measured(tmp_path):
 
 def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
     out = tmp_path / "r.json"
-    process = start(out, stuck="2,0")
+    process = start(out, stuck="2,0", python=warm.COLD)
     assert wait_for(lambda: begun(out, "both"))
     for pid in children(process.pid):
         os.kill(pid, signal.SIGKILL)

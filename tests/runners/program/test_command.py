@@ -82,4 +82,6 @@ def test_a_program_that_fails_leaves_no_list(text, said, tmp_path):
     assert done.returncode == 1
     assert said in done.stderr
     assert ("Traceback" in done.stderr) == ("raise" in text or "import flash" in text)
+    # what the program did not raise stands as its problem alone
+    assert ("RuntimeError" in done.stderr) == ("raise" in text)
     assert not out.exists()

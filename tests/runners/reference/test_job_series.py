@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from runners.backends import local
 from runners.backends.processes import marked
 from runners.job import CANCEL_FILE, RESULT_FILE, Job, read_events, read_measurement, write_job, write_measurement
 from runners.reference import job_series
+from tests import warm
 from tests.runners.examples import ROOT
 from tests.runners.guard.test_watchdog import wait_for
 
@@ -90,7 +90,7 @@ def test_what_was_stopped_before_its_time_is_measured_again_after_all_others(tmp
 
 def start(out: Path) -> subprocess.Popen[bytes]:
     """A job of a minute or two, once it measures."""
-    command = (sys.executable, "-m", "runners", "reference", "--out", str(out), "--only", "probes", "--device", "cpu")
+    command = (warm.python(), "-m", "runners", "reference", "--out", str(out), "--only", "probes", "--device", "cpu")
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert wait_for(lambda: any("row" in event for event in read_events(out / "probes-1")))
     return process

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -18,6 +17,7 @@ from runners.parallel.variants import parse
 from runners.reference.command import _measure_plans
 from runners.reference.jobs import entries, job_of
 from runners.refusals import refusals
+from tests import warm
 from tests.runners.examples import ROOT
 
 EACH = [(ranks, entry) for ranks in (1, 2, 4) for entry in entries(ranks)]
@@ -55,7 +55,7 @@ def test_pipelines_have_twice_as_many_micro_batches_as_ranks():
 @pytest.mark.parametrize(("ranks", "only"), [(1, ["attention-bf16", "trace"]), (2, ["collectives"])])
 def test_the_command_measures_what_is_asked_for(tmp_path, ranks, only):
     command = [
-        sys.executable,
+        warm.python(),
         "-m",
         "runners",
         "reference",

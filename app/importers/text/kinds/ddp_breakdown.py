@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from app.importers.bandwidth import bus_factor
+from app.importers.text.kinds.step_prose import fill_in, model_said, said_before
 from app.importers.text.layout.document import Block, Document, Fields, KeyValue, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values.cells import cell
@@ -26,7 +28,7 @@ _COUNTS = {
     "iterations": ("number of iterations",), "warmup": ("warmup",), "layers": ("num_layers",), "hidden": ("d_model",),
     "heads": ("num_heads",), "ffn": ("d_ff",), "parameters": ("total parameters",),
 }  # fmt: skip
-_MODES = (
+MODES = (
     ("naive", "naive"),
     ("no overlap", "naive"),
     ("flat", "flat"),
@@ -56,11 +58,26 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         preface.append(block)
         if _is_result(block):
             rows.append(_row(preface, warnings))
+            warnings += said_in_text(rows[-1:], preface[0])
             preface = []
     if rows:
         warnings += _wait(rows, place(blocks[0]))
         warnings += shared_warnings(Findings(), rows, blocks)
     return Reading(rows=rows, warnings=warnings)
+
+
+OF_A_RANK = ("seq_len", "batch", "precision", "world_size")
+"""What the text before data parallel steps may say of them: the batch is each rank's."""
+
+
+def said_in_text(rows: list[dict[str, Any]], block: Block) -> list[Warning]:
+    """Give rows what the text before them says of model, sizes, precision and ranks, where they do not."""
+    said = said_before(block)
+    ranks = {"world_size": said.values["gpus"]} if "gpus" in said.values else {}
+    return [
+        *model_said(rows, block),
+        *fill_in(rows, replace(said, values={**said.values, **ranks}), place(block), OF_A_RANK),
+    ]
 
 
 def _is_result(block: Fields) -> bool:
@@ -121,7 +138,7 @@ def _settings(row: dict[str, Any], block: Fields) -> None:
         if entry.key.lower() in ("model", "model size"):
             row.setdefault("model", entry.value.strip())
         elif "implementation" in entry.key.lower() or "mode" in entry.key.lower().split():
-            mode = next((name for word, name in _MODES if word in entry.value.lower()), None)
+            mode = next((name for word, name in MODES if word in entry.value.lower()), None)
             if mode:
                 row["ddp_mode"] = mode
 
@@ -130,7 +147,7 @@ def _name_check(row: dict[str, Any], command: str, where: str, warnings: list[Wa
     """A file named after one variant while the run says another: the run's own word counts."""
     found = _OUTPUT_NAME.search(command)
     name = (found[1] or found[2]) if found else ""
-    claims = [mode for word, mode in _MODES if word in name.lower() and mode != row.get("ddp_mode")]
+    claims = [mode for word, mode in MODES if word in name.lower() and mode != row.get("ddp_mode")]
     if claims and "ddp_mode" in row:
         message = (
             f"The output file is named {name!r}, but the run says {row['ddp_mode']}; it counts as {row['ddp_mode']}"

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from app.importers.text.kinds.ddp_breakdown import MODES
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
@@ -16,20 +17,20 @@ from estimator.scenario.measurement import Warning
 from estimator.scenario.units import MIB
 
 KIND = "data-parallel-variants"
-_VARIANT = re.compile(r"ddp|fsdp|dataparallel|data[_ ]parallel|zero", re.IGNORECASE)
+VARIANT = re.compile(r"ddp|fsdp|dataparallel|data[_ ]parallel|zero", re.IGNORECASE)
 _BUCKET = re.compile(r"\((\d{1,9}(?:\.\d{1,3})?)\s*([kKMG]i?B)\)")
 _ASKED_SIZE = re.compile(
     r"size of the model[^:]{0,60}:\s*(\d{1,12})\s*$|model size\s*[:=]\s*(\d{1,12})\s*$", re.IGNORECASE
 )
 _BACKEND = re.compile(r"\b(nccl|gloo|mpi)\b", re.IGNORECASE)
-_MODES = (("naive", "naive"), ("flat", "flat"), ("bucket", "bucketed"), ("ddp", "overlapped"))
+_MODES = (*MODES, ("ddp", "overlapped"))
 
 
 def matches(block: Block) -> bool:
     """Statistics lines whose label names a data-parallel variant, not one that a log wrote before its settings."""
     if not isinstance(block, Table) or block.form != "statistics" or "=" in block.rows[0][0]:
         return False
-    return bool(_VARIANT.search(block.rows[0][0]))
+    return bool(VARIANT.search(block.rows[0][0]))
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
@@ -48,7 +49,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 said["backend"] = found[1].lower()
         columns = columns_of(table)
         for cells in table.rows:
-            row: dict[str, Any] = {**said, **_variant(cells[0])}
+            row: dict[str, Any] = {**said, **variant(cells[0])}
             loose = loose or "bucket_bytes" in row
             case = (row.get("model_size"), row["variant"], row.get("bucket_bytes"))
             seen[case] += 1
@@ -68,7 +69,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings)
 
 
-def _variant(text: str) -> dict[str, Any]:
+def variant(text: str) -> dict[str, Any]:
+    """A variant as it is named, what it exchanges gradients by, and the bytes of its buckets."""
     found = _BUCKET.search(text)
     name = _BUCKET.sub("", text).strip()
     row: dict[str, Any] = {"variant": name}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from app.importers.text.kinds.step_prose import fill_in, said_before
+from app.importers.text.kinds.step_prose import fill_in, model_before, model_said, said_before
 from app.importers.text.kinds.step_times import COUNTS, describe
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
@@ -18,10 +18,10 @@ from app.importers.text.values import meaning
 from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
-from app.importers.text.values.models import COURSE, model_of, settle_course
-from app.importers.text.values.precision import from_text
-from estimator.scenario import catalog
+from app.importers.text.values.models import settle_course
+from app.importers.text.values.precision import precision_said
 from estimator.scenario.measurement import Warning
+from estimator.scenario.units import counted
 
 KIND = "step-memory"
 _PASSES = {"forward": "forward", "forward_backward": "forward-backward", "step": "step"}
@@ -29,12 +29,6 @@ _PASSES = {"forward": "forward", "forward_backward": "forward-backward", "step":
 _PEAK = ("peak_memory", "memory")
 _PASS_COLUMNS = {*meaning.VERSION, "pass", "passes", "stage", "phase", "what", "run"}
 _WHOLE_STEP = re.compile(r"\b(?:train(?:ing)?|step|full)\b", re.IGNORECASE)
-_PRECISION = re.compile(
-    r"\b(fp32|float32|tf32|bf16|bfloat16|fp16|float16)\b([\s+,/-]{0,3}(?:autocast|mixed|amp)\b)?", re.I
-)
-_MODEL = re.compile(
-    r"\b([\w./-]{1,60})[ -](?:sized? )?model\b|\bmodel(?: size)?[ :=]{1,3}([\w./-]{1,60})", re.IGNORECASE
-)
 
 
 def matches(block: Block) -> bool:
@@ -50,7 +44,7 @@ def matches(block: Block) -> bool:
         return False
     if any(not _is_setting(one) for at, one in enumerate(columns) if at not in peaks):
         return False
-    return models > 0 or bool(_model_said(block))
+    return models > 0 or bool(model_before(block))
 
 
 def _is_setting(one: Column) -> bool:
@@ -88,12 +82,15 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = list(_rows(table, findings))
-        if not any("model" in row for row in new) and (model := _model_said(table)):
-            for row in new:
-                row["model"] = model
-                row |= {"catalogue_model": key} if (key := model_of(row)) else {}
-            message = f"No column says it; the text before the table does, and all rows have it: model {model}"
-            warnings.append(Warning(code="said-in-text", message=message, where=place(table)))
+        if assumed := [row for row in new if not row["pass"]]:
+            for row in assumed:
+                row |= {"pass": "step"}
+            message = (
+                f"No column says what ran in {counted(len(assumed), 'row')}: the peak is taken for a whole step's."
+                " Write forward, forward and backward or step into a column"
+            )
+            warnings.append(Warning(code="pass-assumed", message=message, where=place(table)))
+        warnings += model_said(new, table)
         warnings += fill_in(new, said_before(table), place(table))
         if settle_course(new, document.lines):
             message = "Its models are taken for those of CS336 (assignment 2, systems), as the text says"
@@ -120,27 +117,9 @@ def _rows(table: Table, findings: Findings) -> Iterator[dict[str, Any]]:
         for at, ran in peaks.items():
             row = dict(shared)
             oom = findings.oom
-            if precision := _precision_of(columns[at].header):
+            if precision := precision_said([columns[at].header]):
                 row["precision"] = precision
-            row["pass"] = ran or row.get("pass") or "step"
+            row["pass"] = ran or row.get("pass", "")
             put(row, "peak", cells[at], columns[at], findings)
             row["status"] = row_status(row, findings, oom=findings.oom > oom)
             yield row
-
-
-def _precision_of(text: str) -> str:
-    found = _PRECISION.search(text)
-    if found is None:
-        return ""
-    name = from_text(found[1])
-    return f"{name}-amp" if found[2] and name in ("bf16", "fp16") else name
-
-
-def _model_said(table: Table) -> str:
-    """The model that the text before a table names, by the catalogue's name or the course's; "" where none."""
-    for line in reversed((*table.around.heading, *table.around.before)):
-        for hit in _MODEL.finditer(line[:400]):
-            name = hit[1] or hit[2]
-            if model_of({"model": name}) or catalog.known("models", f"{COURSE}{name.lower()}"):
-                return name
-    return ""

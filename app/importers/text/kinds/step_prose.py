@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.importers.text.layout.document import Table
+from app.importers.text.layout.document import Block, place
 from app.importers.text.values.chip_names import gpus_said
 from app.importers.text.values.layouts import degrees_said, sharding_said
-from app.importers.text.values.precision import from_text
+from app.importers.text.values.models import COURSE, model_of
+from app.importers.text.values.precision import precision_said
 from app.importers.text.values.units import Unit, unit
+from estimator.scenario import catalog
 from estimator.scenario.measurement import Warning
 
 _TIMES_IN = re.compile(
@@ -26,11 +28,9 @@ _LENGTH = re.compile(
 )
 _BATCHES = {"": "batch", "per": "batch_per_gpu", "glo": "global_batch", "mic": "micro_batch"}
 """By how what stands before the word begins."""
-_FORMAT = r"(bf16|bfloat16|fp16|float16|fp32|float32|tf32|fp8|fp4)"
-_MIXED = r"(?:autocast|amp|mixed)"
-_PRECISION = re.compile(
-    rf"\b{_FORMAT}\b(?!\s*(?:is|was)?\s*(?:off|disabled|not))(?:[\s-]?({_MIXED})\b)?"
-    rf"|\b({_MIXED})(?:[\s-]precision)?\W{{0,3}}(?:(?:with|in|to|of)\W{{1,2}})?{_FORMAT}\b",
+_MODEL = re.compile(
+    r"\b([\w./-]{1,60})(?=[ -](?:sized? )?model\b)|\bmodel(?: size)?(?: is| was)?[ :=]{1,3}([\w./-]{1,60})"
+    r"|\b(?:train(?:ed|ing)?|benchmark(?:ed|ing)?|ran|running)\s([\w./-]{2,60})",
     re.IGNORECASE,
 )
 _WORLD = re.compile(r"\bworld size\s?(?:=|:|of)?\s?(\d{1,5})\b", re.IGNORECASE)
@@ -51,9 +51,9 @@ class Said:
         return str(self.values.get("precision", ""))
 
 
-def said_before(table: Table) -> Said:
+def said_before(block: Block) -> Said:
     """Read what stands before a table."""
-    lines = [line for line in table.around.before if len(line) <= _LONGEST]
+    lines = [line for line in block.around.before if len(line) <= _LONGEST]
     batches = {
         (_BATCHES[(found[1] or "")[:3].lower()], int(found[2])) for line in lines for found in _BATCH.finditer(line)
     }
@@ -61,7 +61,7 @@ def said_before(table: Table) -> Said:
     gpus = {count for line in lines for count in [*gpus_said(line), *(int(hit[1]) for hit in _WORLD.finditer(line))]}
     values: dict[str, Any] = dict(batches) if len(batches) == 1 else {}
     values |= {name: one.pop() for name, one in (("seq_len", lengths), ("gpus", gpus)) if len(one) == 1}
-    values |= {"precision": _precision(lines), "sharding": sharding_said(lines), **degrees_said(lines)}
+    values |= {"precision": precision_said(lines), "sharding": sharding_said(lines), **degrees_said(lines)}
     return Said(unit=_unit(lines), values={name: value for name, value in values.items() if value})
 
 
@@ -75,15 +75,6 @@ def _unit_of(word: str) -> str:
     if word[0] in "uµ" or word.startswith("mic"):
         return "us"
     return "ms" if word.startswith("m") else "s"
-
-
-def _precision(lines: Sequence[str]) -> str:
-    found = set()
-    for line in lines:
-        for hit in _PRECISION.finditer(line):
-            name = from_text(hit[1] or hit[4])
-            found.add(f"{name}-amp" if (hit[2] or hit[3]) and name in ("bf16", "fp16") else name)
-    return found.pop() if len(found) == 1 else ""
 
 
 def fill_in(rows: Sequence[dict[str, Any]], said: Said, where: str, only: Sequence[str] = ()) -> list[Warning]:
@@ -106,9 +97,31 @@ def fill_in(rows: Sequence[dict[str, Any]], said: Said, where: str, only: Sequen
     return [Warning(code="said-in-text", message=message, where=where)]
 
 
+def model_said(rows: Sequence[dict[str, Any]], block: Block) -> list[Warning]:
+    """Give rows, none of which names a model, that of the text before them; say it."""
+    name = "" if any("model" in row for row in rows) else model_before(block)
+    if not name or not rows:
+        return []
+    for row in rows:
+        row["model"] = name
+        row |= {"catalogue_model": key} if (key := model_of(row)) else {}
+    message = f"No column says it; the text before the table does, and all rows have it: model {name}"
+    return [Warning(code="said-in-text", message=message, where=place(block))]
+
+
+def model_before(block: Block) -> str:
+    """The model that the text before a table names, by the catalogue's name or the course's; "" where none."""
+    for line in reversed((*block.around.heading, *block.around.before)):
+        for hit in _MODEL.finditer(line[:400]):
+            name = str(next(filter(None, hit.groups()))).rstrip(".")
+            if model_of({"model": name}) or catalog.known("models", f"{COURSE}{name.lower()}"):
+                return name
+    return ""
+
+
 _SAME = {
     **dict.fromkeys(_BATCHES.values(), tuple(_BATCHES.values())),
-    "gpus": ("gpus", "nodes", "dp", "tp", "pp", "cp"),
+    "gpus": ("gpus", "world_size", "nodes", "dp", "tp", "pp", "cp"),
     "dp": ("dp", "gpus", "nodes"),
     "sharding": ("sharding", "strategy"),
 }

@@ -17,8 +17,9 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of equally many cells under named columns; ``form`` is markdown, aligned, delimited, latex or statistics.
+    """Rows of equally many cells under named columns.
 
+    ``form`` is markdown, grid, aligned, delimited, latex or statistics.
     ``separator`` is what stands between the cells of a delimited one; ``sums`` the lines of its rows that only sum up
     the others, and are none of ``rows``.
     """

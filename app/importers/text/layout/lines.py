@@ -9,7 +9,7 @@ LONGEST = 20_000
 
 _HEADING = re.compile(r"(#{1,6})\s+(\S.{0,300})$")
 _PART = re.compile(r"\(?([a-z]|[ivx]{1,4})\)$")
-_RULE = re.compile(r"[\s\-=_─━═+|:*]*$")
+_RULE = re.compile(r"[\s\-=_+|:*\u2500-\u257f]*$")
 _PROMPT = re.compile(r"\S{1,100}[@:]\S{0,200}[#$%>]\s|[$>]\s")
 _PROGRAM = re.compile(r"import \w|from \S{1,100} import |(?:def|class) \w{1,100}[(:]")
 _STATEMENT = re.compile(

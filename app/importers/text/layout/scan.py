@@ -7,7 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.importers.text.layout import aligned, delimited, key_values, latex, markdown, share_lists, statistics_lines
+from app.importers.text.layout import (
+    aligned,
+    delimited,
+    grid,
+    key_values,
+    latex,
+    markdown,
+    share_lists,
+    statistics_lines,
+)
 from app.importers.text.layout.document import Block, Document, Fields, Surroundings, Table
 from app.importers.text.layout.lines import (
     LONGEST,
@@ -25,6 +34,7 @@ from app.importers.text.values.units import unit
 READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
     latex.read,
     markdown.read,
+    grid.read,
     statistics_lines.read,
     share_lists.read,
     delimited.read,

@@ -59,14 +59,18 @@ def read(lines: Sequence[str]) -> Log | None:
     world = int(batch // local) if local and batch % local == 0 else 1
     if not rows:
         return None
-    return Log(rows=tuple(rows), steps_s=tuple(times), world_size=world, warnings=(_warning(bool(times)),))
+    warning = _warning(timed=bool(times), counted=bool(rates))
+    return Log(rows=tuple(rows), steps_s=tuple(times), world_size=world, warnings=(warning,))
 
 
-def _warning(timed: bool) -> Warning:
+def _warning(*, timed: bool, counted: bool) -> Warning:
     if timed:
-        message = "Each time is the mean of a block of steps: the global batch over its samples per second"
-        return Warning(code="mean-of-block", message=message)
-    message = "The log says when it evaluated, but not how many samples a block has, so it gives no step time"
+        said = "the global batch over the samples per second of a block, or between two losses"
+        return Warning(code="mean-of-block", message=f"Each time is the mean of several steps: {said}")
+    lacking = (
+        "its global batch" if counted else "how many samples a block has, and no losses between which to count them"
+    )
+    message = f"The log says when it evaluated, but not {lacking}, so it gives no step time"
     return Warning(code="no-step-time", message=message)
 
 

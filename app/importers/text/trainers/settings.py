@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import Any
 from app.importers.text.trainers.log import CPU, Log
 from app.importers.text.values import meaning
 from app.importers.text.values.models import model_of
-from app.importers.text.values.sizes import model_of_sizes
+from app.importers.text.values.sizes import model_of_sizes, whole_of
 from estimator.scenario.measurement import BATCH_GUESSED, Warning
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
 
@@ -58,7 +57,6 @@ _ON = ("true", "1", "yes", "True")
 _SHARDED = ("ici_fsdp_parallelism", "dcn_fsdp_parallelism")
 _REST = "-1"
 """How MaxText writes that an axis takes what the others leave of the devices."""
-_LARGEST = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,34 +88,34 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
 
     ``ranks``: where the settings do not say how many there are.
     """
-    world = _whole(settings, _WORLD) or ranks
+    world = whole_of(settings, _WORLD) or ranks
     degrees = {axis: degree for axis in _MESH if (degree := _degree(settings, axis)) > 1}
     if world % math.prod(degrees.values()):
         degrees = {}
     dp = Said(world_size=world, degrees=degrees).dp
-    own, passes = _whole(settings, _OWN_BATCH), _whole(settings, _PASSES) or 1
-    batch, length = _whole(settings, _WHOLE_BATCH), _whole(settings, _LENGTH)
+    own, passes = whole_of(settings, _OWN_BATCH), whole_of(settings, _PASSES) or 1
+    batch, length = whole_of(settings, _WHOLE_BATCH), whole_of(settings, _LENGTH)
     if length and batch >= _FEWEST_TOKENS and batch % length == 0:
         batch //= length
     guess = ""
-    if not (own or batch) and (plain := _whole(settings, (*_EACH_BATCH, *_ANY_BATCH))):
+    if not (own or batch) and (plain := whole_of(settings, (*_EACH_BATCH, *_ANY_BATCH))):
         batch, own = plain, 0
         if passes > 1:
             batch, own = plain * passes * (1 if all(name in settings for name in _NANOGPT) else dp), plain
-        elif plain % dp or (dp > 1 and _whole(settings, _EACH_BATCH)):
+        elif plain % dp or (dp > 1 and whole_of(settings, _EACH_BATCH)):
             batch, own = plain * dp, plain
         if dp > 1 and passes == 1 and plain % dp == 0:
             guess = _guess(plain, dp, of_each=own > 0)
-        elif not world and passes == 1 and _whole(settings, _EACH_BATCH):
+        elif not world and passes == 1 and whole_of(settings, _EACH_BATCH):
             guess = f"The log says batch {plain} and not on how many GPUs; of several it may be that of each"
     on_mesh = any(name in settings for name in _SHARDED)  # MaxText: a device's batch is so even if several share it
     if own and world and not batch:
         batch = own * passes * (world if on_mesh else dp)
     if on_mesh and degrees:
         own = batch // (dp * passes) if "pp" not in degrees and batch % (dp * passes) == 0 else 0
-    sharded = any(_whole(settings, (name,)) > 1 for name in _SHARDED)
+    sharded = any(whole_of(settings, (name,)) > 1 for name in _SHARDED)
     if any(settings.get(name) == _REST for name in _SHARDED):
-        sharded |= dp > (_whole(settings, ("ici_data_parallelism",)) or 1)
+        sharded |= dp > (whole_of(settings, ("ici_data_parallelism",)) or 1)
     precision = precision_of(_first(settings, _PRECISION))
     if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
         precision = "bf16-amp"
@@ -185,8 +183,8 @@ def _recompute(settings: Mapping[str, str]) -> str:
 
 
 def _degree(settings: Mapping[str, str], axis: str) -> int:
-    mesh = (_whole(settings, (f"{fabric}_{_MESH[axis]}_parallelism",)) or 1 for fabric in ("ici", "dcn"))
-    return _whole(settings, _also_headings((), meaning.DEGREES[axis])) or math.prod(mesh)
+    mesh = (whole_of(settings, (f"{fabric}_{_MESH[axis]}_parallelism",)) or 1 for fabric in ("ici", "dcn"))
+    return whole_of(settings, _also_headings((), meaning.DEGREES[axis])) or math.prod(mesh)
 
 
 def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any] | None = None) -> Log:
@@ -237,13 +235,3 @@ def _scenario(said: Said, model: str | dict[str, Any] | None) -> dict[str, Any]:
 
 def _first(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((settings[name][:LONGEST_NAME] for name in names if settings.get(name)), "")
-
-
-def _whole(settings: Mapping[str, str], names: tuple[str, ...]) -> int:
-    """The first that is a whole number from 1; ``2.0`` is one."""
-    for name in names:
-        if re.fullmatch(r"\d{1,9}(?:\.0{1,6})?", settings.get(name, ""), re.ASCII):
-            value = int(float(settings[name]))
-            if 0 < value < _LARGEST:
-                return value
-    return 0

@@ -29,17 +29,18 @@ _DENIED = re.compile(
 """Before a name, where it is of something else."""
 _OFF = re.compile(r"\s*[:=]?\s*(?:(?:is|was|were)\s+)?(?:off|disabled|false|no|none|not)\b", re.IGNORECASE)
 _ASIDE = re.compile(
-    r"\b(?:slower|faster|tried|try|would|could|should|next|later|oom|out of memory|hybrid|hybrid_shard|hsdp)\b|\?",
+    r"\b(?:slower|faster|tried|try|would|could|should|next|later|oom|out of memory|hybrid|hybrid_shard|hsdp"
+    r"|vs|versus)\b|\?",
     re.IGNORECASE,
 )
-"""In a sentence that speaks of what was not done, or of replicas of shards, whose size it does not say."""
+"""In a sentence that compares, speaks of what was not done, or of replicas of shards, whose size it does not say."""
 
 _AXES = {"tensor": "tp", "pipeline": "pp", "context": "cp", "data": "dp"}
 _PARALLEL = r"[ -](?:model[ -])?parallel(?:ism)?"
 _DEGREES = (
     re.compile(
         rf"(?<![\w-])(tensor|pipeline|context|(?<!sharded )(?<!distributed )data){_PARALLEL}(?:[ -](?:size|degree))?"
-        r"\s?(?:=|:|\bof\b|\bis\b|×|\bx\b)?\s?(\d{1,5})\b(?![.,]\d|\s?(?:gpus|nodes|ranks|ms|s)\b)",
+        r"\s?(?:=|:|\bof\b|\bis\b|×|\bx\b)?\s?(\d{1,5})\b(?![.,]\d|\s?(?:gpus|nodes|ranks|ms|s|steps?|iters?|iterations?|epochs?|runs?|times|x|×|%))",
         re.IGNORECASE,
     ),
     re.compile(r"(?<![\w-])(TP|PP|CP|DP|tp(?=\s?[=:])|pp(?=\s?[=:])|cp(?=\s?[=:])|dp(?=\s?[=:]))"
@@ -82,7 +83,9 @@ def degrees_said(lines: Iterable[str]) -> dict[str, int]:
     for line in lines:
         for pattern in _DEGREES:
             for hit in pattern.finditer(line):
-                found.setdefault(_AXES.get(hit[1].lower(), hit[1].lower()), set()).add(int(hit[2]))
+                if not _DENIED.search(line[: hit.start()]):
+                    found.setdefault(_AXES.get(hit[1].lower(), hit[1].lower()), set()).add(int(hit[2]))
         for hit in _WAY.finditer(line):
-            found.setdefault(_AXES[hit[2].lower()], set()).add(int(hit[1]))
+            if not _DENIED.search(line[: hit.start()]):
+                found.setdefault(_AXES[hit[2].lower()], set()).add(int(hit[1]))
     return {axis: degrees.pop() for axis, degrees in found.items() if len(degrees) == 1}

@@ -21,7 +21,7 @@ _NO_TIMES = {"loss", "losses", "tokens", "token", "params", "parameters", "sampl
              "throughput", "gpus", "img", "image", "resolution"}  # fmt: skip
 """What is counted or computed in training or a step, and no time of it."""
 _SPEEDUP = {"speedup", "speed", "speedups"}
-_MEMORY = {"mem", "memory"}
+_MEMORY = {"mem", "memory", "vram"}
 
 MODEL = MODEL_COLUMNS
 SEQ_LEN = {*LENGTH_COLUMNS, "t", "s"}

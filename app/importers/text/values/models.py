@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from app.importers.text.values.sizes import NAMES
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
@@ -121,13 +122,8 @@ def settle_course(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> bool:
 
 _OF_COURSE = re.compile(r"\bcs\s?-?336\b|^\W{0,8}assignment 2\W{1,4}systems\b", re.IGNORECASE)
 _GPT_2 = re.compile(r"\bgpt-?2\b", re.IGNORECASE)
-_DIMENSIONS = {
-    "hidden": ("d_model", "dmodel", "hidden", "n_embd"),
-    "ffn": ("d_ff", "dff", "ffn"),
-    "layers": ("num_layers", "n_layers", "layers", "n_layer"),
-    "heads": ("num_heads", "n_heads", "heads", "n_head"),
-}
-"""Fields of a model by the columns that state them."""
+_DIMENSIONS = {field: NAMES[field] for field in ("hidden", "ffn", "layers", "heads")}
+"""Fields that tell the course's models, by the columns that state them."""
 
 
 def assigned_batch(keys: Sequence[str]) -> int | None:

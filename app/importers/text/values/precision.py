@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _NAMES = {
     "fp32": "fp32", "f32": "fp32", "float32": "fp32", "float": "fp32", "single": "fp32", "tf32": "tf32",
@@ -11,6 +11,29 @@ _NAMES = {
     "fp8": "fp8", "f8": "fp8", "float8": "fp8", "fp4": "fp4", "f4": "fp4", "float4": "fp4", "nvfp4": "fp4",
     "mxfp4": "fp4",
 }  # fmt: skip
+
+
+_FORMAT = r"(bf16|bfloat16|fp16|float16|fp32|float32|tf32|fp8|fp4)"
+_MIXED = r"(?:autocast|amp|mixed)"
+_SAID = re.compile(
+    rf"\b{_FORMAT}\b(?!\s*(?:is|was)?\s*(?:off|disabled|not))(?:[\s+,/-]{{0,3}}({_MIXED})\b)?"
+    rf"|\b({_MIXED})(?:[\s-]precision)?\W{{0,3}}(?:(?:with|in|to|of)\W{{1,2}})?{_FORMAT}\b",
+    re.IGNORECASE,
+)
+
+
+def precision_said(lines: Iterable[str]) -> str:
+    """The precision that lines of prose, or a header, name, where it is one alone; "" where none or several.
+
+    >>> [precision_said([line]) for line in ("bf16 autocast", "mixed precision with float16", "fp32, then tf32")]
+    ['bf16-amp', 'fp16-amp', '']
+    """
+    found = set()
+    for line in lines:
+        for hit in _SAID.finditer(line):
+            name = from_text(hit[1] or hit[4])
+            found.add(f"{name}-amp" if (hit[2] or hit[3]) and name in ("bf16", "fp16") else name)
+    return found.pop() if len(found) == 1 else ""
 
 
 def from_text(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -29,6 +29,7 @@ COUNT = "parameters"
 """The setting of how many parameters the model has."""
 _NEAR = 0.02
 """By how much the parameters that a log prints (13.3M) may differ from those of its model."""
+_LARGEST = 1 << 30
 _MULTIPLE = 64
 """Of which an inner width of two thirds of four times the width is the next one, as most programs round it."""
 
@@ -39,7 +40,7 @@ def model_of_sizes(settings: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     What they leave out (gate, inner width, positions, one table or two) is that of GPT-2's blocks, or of those whose
     parameters are nearest to the count that is printed.
     """
-    sizes = {field: value for field, names in NAMES.items() if (value := _whole(settings, names))}
+    sizes = {field: value for field, names in NAMES.items() if (value := whole_of(settings, names))}
     if not all(field in sizes for field in _NEEDED):
         return {}, ""
     text = f"{sizes['layers']} layers of {sizes['hidden']}, {sizes['heads']} heads, vocabulary {sizes['vocab']}"
@@ -47,7 +48,7 @@ def model_of_sizes(settings: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     ways = [built for way in _ways(sizes) if (built := _built({**sizes, **way}))]
     if not ways:
         return {}, ""
-    length = _whole(settings, ("seq_len",))
+    length = whole_of(settings, ("seq_len",))
     best = min(ways, key=lambda one: abs(parameters(one, length) - printed)) if printed else ways[0]
     found: dict[str, Any] = encode(best)
     kind = f"{'gated' if best.gated_ffn else 'plain'} networks of {best.ffn}, positions {best.position}"
@@ -77,5 +78,11 @@ def _built(document: Mapping[str, Any]) -> Model | None:
         return None
 
 
-def _whole(settings: Mapping[str, str], names: tuple[str, ...]) -> int:
-    return next((int(settings[name]) for name in names if re.fullmatch(r"[1-9]\d{0,8}", settings.get(name, ""))), 0)
+def whole_of(settings: Mapping[str, str], names: Iterable[str]) -> int:
+    """The first that is a whole number from 1; ``2.0`` is one. 0 where none is."""
+    for name in names:
+        if re.fullmatch(r"\d{1,9}(?:\.0{1,6})?", settings.get(name, ""), re.ASCII):
+            value = int(float(settings[name]))
+            if 0 < value < _LARGEST:
+                return value
+    return 0

@@ -13,6 +13,7 @@ import { state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { OWN } from "./entries.js";
 import { FigureCard } from "./figure.js";
+import { createMeasureAgain } from "./measureAgain.js";
 import {
   answeredDevice,
   asksDevice,
@@ -66,6 +67,7 @@ export function createDetails(id = "details", opened = () => {}) {
     named: (name, chip) => void trying(answerName(name, chip)),
   });
   const words = h("p", { class: "hint" });
+  const again = createMeasureAgain();
   const head = h(
     "section",
     { class: "card w12" },
@@ -73,6 +75,7 @@ export function createDetails(id = "details", opened = () => {}) {
     tabs,
     questions.element,
     words,
+    again.element,
   );
   const name = () => `headroom-${(title.textContent ?? "").replace(/[^\w.-]+/g, "-")}`;
   const about = () => title.textContent ?? "";
@@ -192,6 +195,7 @@ export function createDetails(id = "details", opened = () => {}) {
     const chip = guessed(measurement);
     questions.update(measurement, chip, alike(measurement, chip).length, asks(measurement), beside?.names ?? {});
     const said = errorWords(beside);
+    again.update(beside?.doubt ?? "");
     put(words, questions.open() && chip && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
     const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
     scroller.fill(
@@ -312,7 +316,7 @@ export function createDetails(id = "details", opened = () => {}) {
     await update(every, chosen);
   }
 
-  subscribe(["theme", "calibration"], () => {
+  subscribe(["theme", "calibration", "catalog"], () => {
     const tab = all.find((one) => one.key === chosen);
     if (tab && !element.hidden) void trying(open(tab));
   });

@@ -20,8 +20,11 @@ export function toast(text) {
   setTimeout(() => note.remove(), Math.max(SHOWN_MS, LETTER_MS * text.length));
 }
 
-/** Something that stays above the figures until it is closed. @param {string} text */
-export function notice(text) {
+/**
+ * Something that stays above the figures until it is closed.
+ * @param {string} text @param {{title?: string, act?: HTMLElement | null}} [more]  `act`: what can be done about it
+ */
+export function notice(text, { title = "Not all of it is known", act = null } = {}) {
   const close = h(
     "button",
     { type: "button", class: "dismiss", "aria-label": "Dismiss", onclick: () => (note.remove(), arrange()) },
@@ -30,8 +33,9 @@ export function notice(text) {
   const note = h(
     "div",
     { class: "import", role: "status" },
-    h("div", { class: "head" }, h("b", { text: "Not all of it is known" }), close),
+    h("div", { class: "head" }, h("b", { text: title }), close),
     h("p", { text }),
+    act,
   );
   keepLine(note, text);
 }

@@ -252,6 +252,8 @@ export function createExplore(root, { tour, choose }) {
     drawRest();
     say();
   });
+  // peaks that are doubted, or are no longer
+  subscribe(["catalog"], () => state.view === "explore" && water.update());
   subscribe(["timelines"], () => state.view === "explore" && time.update());
   subscribe(["levels"], () => state.view === "explore" && drawRoofline());
   subscribe(["difference", "selected"], (_, changed) => {
@@ -261,7 +263,7 @@ export function createExplore(root, { tour, choose }) {
     drawRest();
     profile.update();
   });
-  subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour"], remedies.update);
+  subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour", "catalog"], remedies.update);
   subscribe(["problems", "estimate", "scenario", "pair"], () => {
     content.classList.toggle("dim", state.problems.length > 0);
     // a refusal before any estimate stands alone: figures that are not on their way have no place

@@ -6,7 +6,6 @@ import { grab, preview, release, reset, setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { curve } from "../../figures/curve.js";
 import { count, saidTogether, wholeNeeded } from "../../format.js";
-import { keepLabel } from "../../fieldLabels.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
@@ -47,7 +46,6 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   const refusals = createRefusals();
   const problem = createFieldProblem(path);
   const swept = createSweepButton(path, label);
-  keepLabel(path, label);
   const element = h(
     "div",
     { class: "field", "data-field": path },

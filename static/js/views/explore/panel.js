@@ -2,6 +2,7 @@
 import { onPage } from "../../problemWords.js";
 import { reset, setChip, setChips, setModel, setOwnChip, setRunTokens, setScenario } from "../../actions.js";
 import { count, plural, saidTogether, short, significant, wholeNeeded } from "../../format.js";
+import { labelOf } from "../../fieldLabels.js";
 import { createCalibration } from "./calibration.js";
 import { createHardwareSliders } from "./hardwareSliders.js";
 import { createNetworks } from "./networks.js";
@@ -23,14 +24,11 @@ import { createSheet } from "../common/sheet.js";
 import { createWhose } from "./whose.js";
 import { copy } from "../common/toast.js";
 
-const BATCH = /** @type {[string, string, string][]} */ ([
-  ["training.seq_len", "Sequence length", "tokens"],
-  ["training.global_batch", "Global batch", "sequences"],
+const BATCH = /** @type {[string, string][]} */ ([
+  ["training.seq_len", "tokens"],
+  ["training.global_batch", "sequences"],
 ]);
-const TRAINING_CHOICES = /** @type {[string, string][]} */ ([
-  ["training.precision", "Precision"],
-  ["training.attention", "Attention"],
-]);
+const TRAINING_CHOICES = ["training.precision", "training.attention"];
 
 /** @param {string} value */
 const ownIn = (value) => (value.startsWith(OWN) ? value.slice(OWN.length) : "");
@@ -73,7 +71,7 @@ export function createPanel({ tour }) {
   multiples.element.append(networks.link);
   const nodes = createField({
     path: "cluster.nodes",
-    label: "Nodes",
+    label: labelOf("cluster.nodes"),
     unit: "nodes",
     help: "nodes of the cluster; data parallelism takes the change",
     minimum: 1,
@@ -107,10 +105,7 @@ export function createPanel({ tour }) {
   const product = h("span", { class: "aside" });
   const plan = createPlan();
   const batch = BATCH.map((one) => numberOf(...one));
-  const trainingChoices = [
-    ...TRAINING_CHOICES.map((one) => choiceOf(...one)),
-    menuOf("training.framework", "Framework"),
-  ];
+  const trainingChoices = [...TRAINING_CHOICES.map(choiceOf), menuOf("training.framework")];
   const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
   const welcome = h(

@@ -1,4 +1,5 @@
 /** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
+import { labelOf } from "../../fieldLabels.js";
 import { hasUse } from "../../fieldUse.js";
 import { get, same } from "../../scenario.js";
 import { set, state } from "../../state.js";
@@ -15,25 +16,32 @@ const wordIn = (/** @type {string} */ path) => (/** @type {string} */ value) =>
   word(value, state.catalog.fields[path]?.labels);
 const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
 
-/** @param {string} path @param {string} label @param {string} unit @param {Record<number, string>} [words] */
-export const numberOf = (path, label, unit, words) =>
-  createField({ path, label, unit, help: help(path), minimum: state.catalog.fields[path]?.minimum ?? 1, words });
-/** @param {string} path @param {string} label */
-export const choiceOf = (path, label) =>
+/** @param {string} path @param {string} unit @param {Record<number, string>} [words] */
+export const numberOf = (path, unit, words) =>
+  createField({
+    path,
+    label: labelOf(path),
+    unit,
+    help: help(path),
+    minimum: state.catalog.fields[path]?.minimum ?? 1,
+    words,
+  });
+/** @param {string} path */
+export const choiceOf = (path) =>
   createSegments({
     path,
-    label,
+    label: labelOf(path),
     help: help(path),
     choices: choices(path).map((value) => ({ value, label: wordIn(path)(value) })),
   });
-/** @param {string} path @param {string} label */
-export const menuOf = (path, label) =>
-  createSelect({ path, label, help: help(path), choices: choices(path), word: wordIn(path) });
-/** @param {string} path @param {string} label */
-const switchOf = (path, label) =>
+/** @param {string} path */
+export const menuOf = (path) =>
+  createSelect({ path, label: labelOf(path), help: help(path), choices: choices(path), word: wordIn(path) });
+/** @param {string} path */
+const switchOf = (path) =>
   createSegments({
     path,
-    label,
+    label: labelOf(path),
     help: help(path),
     choices: [
       { value: false, label: "off" },
@@ -44,39 +52,39 @@ const switchOf = (path, label) =>
 export function createPlan() {
   /** @type {Control[]} */
   const degrees = [
-    numberOf("plan.dp", "Data parallel", "ranks"),
-    numberOf("plan.tp", "Tensor parallel", "ranks"),
-    numberOf("plan.cp", "Context parallel", "ranks"),
-    numberOf("plan.pp", "Pipeline", "stages"),
-    numberOf("plan.virtual_stages", "Virtual stages", "chunks per rank"),
-    numberOf("plan.ep", "Expert parallel", "ranks"),
-    numberOf("plan.micro_batch", "Micro-batch", "sequences"),
+    numberOf("plan.dp", "ranks"),
+    numberOf("plan.tp", "ranks"),
+    numberOf("plan.cp", "ranks"),
+    numberOf("plan.pp", "stages"),
+    numberOf("plan.virtual_stages", "chunks per rank"),
+    numberOf("plan.ep", "ranks"),
+    numberOf("plan.micro_batch", "sequences"),
   ];
   /** @type {Control[]} */
   const usual = [
-    choiceOf("plan.sharding", "Sharding"),
-    choiceOf("plan.recompute", "Recompute"),
-    menuOf("plan.schedule", "Pipeline schedule"),
-    switchOf("plan.sequence_parallel", "Sequence parallel (Megatron)"),
+    choiceOf("plan.sharding"),
+    choiceOf("plan.recompute"),
+    menuOf("plan.schedule"),
+    switchOf("plan.sequence_parallel"),
   ];
   /** @type {Control[]} */
   const folded = [
-    choiceOf("plan.tp_kind", "Tensor parallel kind"),
-    numberOf("plan.tp_depth", "Depth of 2.5D", "layers of ranks"),
-    choiceOf("plan.cp_kind", "Context parallel kind"),
-    numberOf("plan.expert_tp", "Tensor parallel in experts", "ranks"),
-    switchOf("plan.tp_overlap", "Tensor parallel overlap"),
-    switchOf("plan.ep_overlap", "Expert exchange overlap"),
-    menuOf("plan.ep_dispatch", "Tokens are sent"),
-    menuOf("training.experts", "Experts run"),
-    switchOf("plan.pp_overlap", "Pipeline overlap"),
-    numberOf("plan.shard_ranks", "Hybrid sharding (0: all)", "ranks share a copy", { 0: "all ranks" }),
-    numberOf("plan.recompute_every", "Checkpoint every", "blocks"),
-    numberOf("plan.bucket_bytes", "Bucket of gradients", "bytes"),
-    choiceOf("plan.offload", "Offload to host memory"),
-    choiceOf("plan.ddp_mode", "Gradient exchange"),
-    switchOf("plan.overlap", "Overlap of communication"),
-    menuOf("plan.placement", "Placement, neighbours first"),
+    choiceOf("plan.tp_kind"),
+    numberOf("plan.tp_depth", "layers of ranks"),
+    choiceOf("plan.cp_kind"),
+    numberOf("plan.expert_tp", "ranks"),
+    switchOf("plan.tp_overlap"),
+    switchOf("plan.ep_overlap"),
+    menuOf("plan.ep_dispatch"),
+    menuOf("training.experts"),
+    switchOf("plan.pp_overlap"),
+    numberOf("plan.shard_ranks", "ranks share a copy", { 0: "all ranks" }),
+    numberOf("plan.recompute_every", "blocks"),
+    numberOf("plan.bucket_bytes", "bytes"),
+    choiceOf("plan.offload"),
+    choiceOf("plan.ddp_mode"),
+    switchOf("plan.overlap"),
+    menuOf("plan.placement"),
   ];
   const all = [...degrees, ...usual, ...folded];
   const of = (/** @type {Control[]} */ some) => some.map(({ element }) => element);

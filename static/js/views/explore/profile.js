@@ -149,11 +149,13 @@ function createWhatIf() {
     const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     switches.replaceChildren(
-      ...found.offered.map(({ key, label }) => {
+      ...found.offered.map(({ key, label, reason }) => {
         const one = h("button", {
           type: "button",
           class: "ghost",
           text: label,
+          title: reason,
+          disabled: Boolean(reason),
           "aria-pressed": String(chosen.has(key)),
         });
         one.onclick = () => {
@@ -241,7 +243,7 @@ function twoPredictions({ estimate: own, ops }, form) {
   const left = leftOutOfForm(ops);
   const of = (/** @type {import("../../types.js").Estimate} */ { step_time_s, memory }) =>
     [seconds(step_time_s), memory.peak_bytes && bytes(memory.peak_bytes)].filter(Boolean).join(" and ");
-  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; sliders and Search use that form.${left.length ? ` It leaves out what the program runs beside the model: ${left.join("; ")}.` : ""}`;
+  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; believe the first, whose kernels are those that run; sliders and Search use the form.${left.length ? ` It leaves out what the program runs beside the model: ${left.join("; ")}.` : ""}`;
 }
 
 /** The card that says of which scenario a measurement is, and asks where that is not known. */

@@ -1,6 +1,7 @@
 /** Below the waterfall: what binds the plan, or what it lacks, and three neighbours that were really estimated. */
 import { tryPlan } from "../../actions.js";
 import { measured, quantity, seconds, bytes } from "../../format.js";
+import { doubtOf } from "../../measured.js";
 import { tokenOfKey } from "../../figures/base.js";
 import { priceOf } from "../../sides.js";
 import { same } from "../../scenario.js";
@@ -52,7 +53,9 @@ export function createRemedies() {
 
   function update() {
     const { remedies, estimate, estimated, problems, drag, pair } = state;
-    element.hidden = !pair?.edited || (problems.length > 0 && !estimate);
+    // what is faster by peaks that nobody knows says nothing
+    const doubted = Boolean(estimated && doubtOf(estimated, state.catalog));
+    element.hidden = !pair?.edited || (problems.length > 0 && !estimate) || doubted;
     const found = remedies && estimated && same(remedies.scenario, estimated) && !problems.length ? remedies : null;
     element.classList.toggle("stale", !found || Boolean(drag));
     if (!found || !estimate) {

@@ -1,7 +1,6 @@
 /** One choice of the plan: radio buttons that look like one control; what cannot be chosen says why. */
 import { setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
-import { keepLabel } from "../../fieldLabels.js";
 import { bytes, change, saidTogether } from "../../format.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
@@ -12,7 +11,6 @@ import { createFieldProblem } from "../common/fieldProblem.js";
 export function createSegments({ path, label, choices, help }) {
   const aside = h("span", { class: "delta" });
   const problem = createFieldProblem(path);
-  keepLabel(path, label);
   let refused = "";
   /** @type {{value: any} | null} */
   let asked = null; // chosen while the axis that says whether it is legal is on its way

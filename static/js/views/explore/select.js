@@ -1,7 +1,6 @@
 /** One choice among many: a menu over the values of its axis; what cannot be chosen says why. */
 import { setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
-import { keepLabel } from "../../fieldLabels.js";
 import { change, saidTogether } from "../../format.js";
 import { get } from "../../scenario.js";
 import { state } from "../../state.js";
@@ -14,7 +13,6 @@ import { createFieldProblem } from "../common/fieldProblem.js";
 export function createSelect({ path, label, choices, help, word }) {
   const id = `field-${path.replace(".", "-")}`;
   const problem = createFieldProblem(path);
-  keepLabel(path, label);
   const select = h("select", { id, title: help, onchange: () => choose(select.value) });
   const fetchNow = () => void fetchAxis(path);
   const element = h(

@@ -40,6 +40,8 @@ const STEP_HINT = "One optimizer step. Band: the 80 % interval of a prediction, 
 
 const MFU_HINT =
   "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.";
+/** By how many times as many tokens in a step another batch is no better plan. */
+const OTHER_WORK = 2;
 /** In percent. @param {Side} side */
 const mfuOf = ({ mfu }) => 100 * (mfu ?? 0);
 
@@ -106,6 +108,7 @@ export function createStrip() {
     const chip = chipWord(b.chip);
     const times = [a?.step_s ?? ghost?.step_time_s, b.step_s];
     const muted = !b.fits;
+    const work = workRatio(a, b);
     const seconds = scaleFor(Math.max(...times.map((value) => value ?? 0)), "s");
     const ranged = (/** @type {Side | null} */ side, /** @type {(step_s: number) => number | null} */ of) => {
       if (!side?.range_s) return null;
@@ -123,7 +126,13 @@ export function createStrip() {
       const [first, second] = [value(a), value(b)];
       const ranges = [a, b].map((side) => ranged(side, (step_s) => (side ? of(side, step_s) : null)));
       numbers(into, first, second, write, unit, muted, pair.edited);
-      delta(into, first, second, lessIsBetter, muted || (into === step && workRatio(a, b) !== 1));
+      delta(
+        into,
+        first,
+        second,
+        lessIsBetter,
+        muted || (into === step ? work !== 1 : Math.max(work, 1 / work) >= OTHER_WORK),
+      );
       drawBand(into, [first, second], ranges, [a, b], write);
     };
     shown(

@@ -10,6 +10,7 @@ import { judged, silent, unconfirmed, workRatio } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
+import { createMeasureAgain } from "../common/measureAgain.js";
 import { warningList } from "../common/warnings.js";
 import { wayBack } from "./sidesBar.js";
 
@@ -58,9 +59,10 @@ export function createWaterfall({ name }) {
   }
   card.element.insertBefore(box, card.tableBox.element);
   const hint = h("p", { class: "hint", hidden: true });
+  const again = createMeasureAgain();
   const back = h("span", { class: "back" });
   const warnings = h("details", { class: "warned", hidden: true });
-  card.below.append(hint, warnings);
+  card.below.append(hint, again.element, warnings);
   card.sub.after(back);
   list.addEventListener("keydown", walk);
 
@@ -189,6 +191,7 @@ export function createWaterfall({ name }) {
     const spread = run && (doubt || a?.disturbed || b?.disturbed) ? spreadWords(run) : "";
     put(hint, [spread, doubt, untoldWords(run)].filter(Boolean).join(" "));
     hint.hidden = !hint.textContent;
+    again.update(doubt);
     return undefined;
   }
 

@@ -27,7 +27,7 @@ export function createWhose() {
     if (key === said) return true;
     said = key;
     const form = seconds(prediction.step_time_s);
-    const words = `These controls move the catalogue's form of it: ${same(measuredScenario, scenario) ? "" : "as it was traced "}${form}, its own ops ${seconds(expected.estimate.step_time_s)}.`;
+    const words = `These controls move the catalogue's form of it: ${same(measuredScenario, scenario) ? "" : "as it was traced "}${form}, its own ops ${seconds(expected.estimate.step_time_s)}, which are to be believed.`;
     element.replaceChildren(h("p", {}, h("b", { text: measurement?.label }), " is traced. ", words));
     if (!there)
       element.append(

@@ -1,5 +1,6 @@
 /** What a search looks for: model, chips, the run, objective, limits, and fields of the plan that are locked. */
 import { setChip, setField, setModel, setPrice, setRunTokens, setWanted, show } from "../../actions.js";
+import { axisOf } from "../../fieldLabels.js";
 import { count, said, short, significant, wholeNeeded } from "../../format.js";
 import { trainingWords } from "../../planLabel.js";
 import { clusterChips, chipOf, same } from "../../scenario.js";
@@ -45,8 +46,6 @@ const LARGE_SOURCE =
   "Llama 2 70B took 4 M (arXiv 2307.09288, section 2.2), Llama 3 405B 4 M to 16 M (arXiv 2407.21783, section 3.4.1)";
 /** Tokens of a step for each chip that keep it busy beside what it exchanges. */
 const CHIP_TOKENS = 16_384;
-
-const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 
 /** Whether the batch is small for the tokens of the run, so that it asks for more chips than one of its size does. */
 export const hasSmallBatch = () =>
@@ -221,7 +220,7 @@ export function createSearchForm() {
     const name = field.value;
     const { choices, type } = state.catalog.fields[`plan.${name}`];
     const options = choices ?? (type === "boolean" ? ["false", "true"] : null);
-    const label = { "aria-label": `Value of ${words(name)}` };
+    const label = { "aria-label": `Value of ${axisOf(name)}` };
     box = options
       ? h(
           "select",
@@ -295,7 +294,7 @@ export function createSearchForm() {
       one.element.classList.toggle("on", one.input.checked);
     }
     if (!field.options.length) {
-      field.append(...LOCKABLE.map((name) => h("option", { value: name, text: words(name) })));
+      field.append(...LOCKABLE.map((name) => h("option", { value: name, text: axisOf(name) })));
       offer();
     }
     locked.replaceChildren(
@@ -303,11 +302,11 @@ export function createSearchForm() {
         h(
           "span",
           { class: "chip" },
-          words(name),
+          axisOf(name),
           h("b", { text: its }),
           h(
             "button",
-            { type: "button", "aria-label": `Unlock ${words(name)} ${its}`, onclick: () => unlock(name) },
+            { type: "button", "aria-label": `Unlock ${axisOf(name)} ${its}`, onclick: () => unlock(name) },
             icon("close"),
           ),
         ),

@@ -1,6 +1,7 @@
 /** Two figures of what a search found: plans in two measures, and the best plan in each cell; a click makes one B. */
 import { setWanted, tryPlan } from "../../actions.js";
 import { answerOf } from "../../answers.js";
+import { axisOf } from "../../fieldLabels.js";
 import { measures, planFigure } from "../../figures/plans.js";
 import { planCells } from "../../figures/planCells.js";
 import { chipHoursWord, chipOf } from "../../scenario.js";
@@ -109,7 +110,7 @@ export function createPlanFigures() {
     const usable = all.filter(({ key }) => key !== "price" || asked.usd_per_hour);
     const measure = (/** @type {string} */ key) => usable.find((one) => one.key === key) ?? usable[0];
     axes.update(usable.map(({ key, text }) => [key, text]));
-    pair.update(CELL_AXES.map((one) => [one, one.replaceAll("_", " ")]));
+    pair.update(CELL_AXES.map((one) => [one, axisOf(one)]));
     const capacity_bytes = Math.min(
       chipOf(scenario, catalog).memory_bytes ?? Infinity,
       wanted.memory_gb ? wanted.memory_gb * 1e9 : Infinity,

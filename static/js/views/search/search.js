@@ -146,7 +146,6 @@ export function createSearch(root) {
       }
       shownFor = canonical(specs);
       form.update();
-      problem.replaceChildren();
       draw();
     } catch (error) {
       if (mine.signal.aborted) return;
@@ -205,16 +204,27 @@ export function createSearch(root) {
       : `${long}, as that of every plan here`;
   }
 
+  let banner = 0; // counts them
+
   /** @param {string} what @param {string} text @param {HTMLElement[]} more */
-  const say = (what, text, ...more) =>
+  function say(what, text, ...more) {
+    banner += 1;
     problem.replaceChildren(
       h("div", { class: "notice", role: "alert" }, h("b", { text: what }), h("span", { text }), more),
     );
+  }
 
   /** Whether something is known of the way to the host's memory, so that plans may keep state there. */
   const hasHost = () => Boolean(chipOf(state.scenario, state.catalog).host_bytes_per_s);
 
+  /** Draw what is there, and take away what an answer to another question said. */
   function draw() {
+    const before = banner;
+    drawAnswers();
+    if (banner === before) problem.replaceChildren();
+  }
+
+  function drawAnswers() {
     const { wanted, catalog, scenario } = state;
     const found = wishes().flatMap((spec) => {
       const answer = known.get(canonical(spec));

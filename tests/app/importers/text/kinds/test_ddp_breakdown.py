@@ -40,6 +40,17 @@ def test_an_exchange_of_possible_speed_is_taken_as_such(tmp_path):
     assert codes(imported) == set()
 
 
+def test_what_no_line_of_it_says_the_sentence_above_does(tmp_path):
+    plain = text().replace("Batch size: 2\n", "").replace("World size: 2 GPUs\n", "")
+    imported = read(tmp_path, f"We trained gpt2-xl in bf16 on 4 H100, batch size 8.\n\n{plain}")
+    (row,) = one(imported, "data-parallel-steps").rows
+    said = {"model": "big", "batch": 8, "precision": "bf16", "world_size": 4}
+    assert row.items() >= said.items()
+    assert "said-in-text" in codes(imported)
+    (row,) = one(read(tmp_path, f"We trained gpt2-xl on 4 H100, batch size 8.\n\n{text()}")).rows
+    assert (row["model"], row["batch"], row["world_size"]) == ("big", 2, 2), "its own lines say it"
+
+
 def test_an_impossible_one_is_only_the_wait(tmp_path):
     imported = read(tmp_path, text(wait="3.0"))
     assert one(imported).rows[0]["ddp_mode"] == "overlapped"

@@ -17,6 +17,20 @@ def test_unknown_tables_keep_their_rows_and_ask_for_units(tmp_path):
     assert "transfers" not in asked.message
 
 
+def test_a_word_among_figures_makes_no_second_column(tmp_path):
+    imported = read(tmp_path, "| op | time (ms) | note |\n|---|---|---|\n| a | 5 | x |\n| b | crashed | y |\n")
+    rows = one(imported, "table").rows
+    assert [row["time_s"] for row in rows] == [0.005, None]
+    assert {key for row in rows for key in row} == {"op", "time_s", "note"}
+    (said,) = [warning for warning in imported.warnings if warning.code == "words-in-figures"]
+    assert "1 cell of 'time' holds no figure and is kept empty: 'crashed'" in said.message
+
+
+def test_tables_of_one_name_are_told_apart(tmp_path):
+    text = "# Ops\n| op | time (ms) |\n|---|---|\n| a | 5 |\n\nThen:\n\n| kernel | time (ms) |\n|---|---|\n| b | 6 |\n"
+    assert [one.label for one in read(tmp_path, text).measurements] == ["Ops, line 2", "Ops, line 8"]
+
+
 @pytest.mark.parametrize("header", ["latency", "total time", "memory", "bandwidth"])
 def test_whole_numbers_of_a_quantity_need_a_unit_too(tmp_path, header):
     imported = read(tmp_path, f"gpu,{header}\na,5\nb,6\n")

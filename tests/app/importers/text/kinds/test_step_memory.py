@@ -32,6 +32,16 @@ def test_each_peak_is_a_row_of_its_pass_and_precision(tmp_path, text):
     assert {"said-in-text", "course-models"} <= set(codes(found))
 
 
+@pytest.mark.parametrize("header", ["Max memory (GB)", "Peak VRAM (GB)", "max_mem (GB)", "Peak memory (GB)"])
+def test_a_peak_of_which_nothing_says_what_ran_is_taken_for_a_step_s(tmp_path, header):
+    found = one(read(tmp_path, f"{PROSE}| Context length | {header} |\n|---|---|\n| 128 | 52.3 |\n| 256 | 56.8 |\n"))
+    assert found.origin.format == "text/step-memory"
+    assert [(row["pass"], row["peak_bytes"]) for row in found.rows] == [("step", 52.3e9), ("step", 56.8e9)]
+    (said,) = [warning for warning in found.warnings if warning.code == "pass-assumed"]
+    assert "2 rows: the peak is taken for a whole step's" in said.message
+    assert "pass-assumed" not in codes(one(read(tmp_path, LONG)))
+
+
 def test_only_half_precisions_are_mixed(tmp_path):
     text = WIDE.replace("bf16 autocast", "TF32 mixed").replace("Forward only, fp32", "Forward only, float16 amp")
     assert [row["precision"] for row in one(read(tmp_path, text)).rows[:3]] == ["fp16-amp", "fp32", "tf32"]

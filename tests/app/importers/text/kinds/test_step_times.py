@@ -275,7 +275,8 @@ def test_a_time_of_training_in_hours_is_no_step(tmp_path):
 def test_a_unit_that_is_none_is_not_taken_for_seconds(tmp_path):
     imported = read(tmp_path, "| model | step time |\n|---|---|\n| a | 12 fortnights |\n| b | 3 s |\n")
     first, second = one(imported).rows
-    assert (first["step"], second["step_s"]) == ("12 fortnights", 3)
+    assert (first["step_s"], second["step_s"]) == (None, 3)
+    assert any("kept empty: '12 fortnights'" in warning.message for warning in imported.warnings)
     assert "unit-assumed" not in codes(imported)
 
 

@@ -15,7 +15,7 @@ def test_headings():
     assert heading("text") is None
 
 
-@pytest.mark.parametrize("line", ["====", "-----  ------", "|:---|---:|", "────"])
+@pytest.mark.parametrize("line", ["====", "-----  ------", "|:---|---:|", "────", "┌──┬──┐", "├──┼──┤"])
 def test_rules(line):
     assert is_rule(line)
 

@@ -25,6 +25,7 @@ from app.importers.text.values.layouts import degrees_said, sharding_said
         ("FSDP with HYBRID_SHARD on 2 nodes", ""),
         ("after zero 3 warm-up steps", ""),
         ("see fsdp/train.py", ""),
+        ("DDP vs FSDP: FSDP", ""),
     ],
 )
 def test_a_sentence_names_one_sharding_or_none(line, sharding):
@@ -40,6 +41,9 @@ def test_a_sentence_names_one_sharding_or_none(line, sharding):
         ("tp: 2 and dp = 4", {"tp": 2, "dp": 4}),
         ("data parallelism over 8 GPUs, sharded data parallel", {}),
         ("TP2 and TP4", {}),
+        ("data parallel 10 steps", {}),
+        ("without tensor parallel 4, pipeline parallel 2", {"pp": 2}),
+        ("not 8-way tensor parallel", {}),
         ("http 2, step 4, tensor parallel 1.5 ms", {}),
     ],
 )

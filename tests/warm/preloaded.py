@@ -1,4 +1,4 @@
-"""What the process imports that the forks of tests/forks.py come from."""
+"""What the server of tests/warm imports that runs are forked from."""
 
 from __future__ import annotations
 

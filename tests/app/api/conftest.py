@@ -1,0 +1,10 @@
+"""Runs and imports of these tests start by an interpreter that has imported what they need."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _warm(warm_python: str) -> None:
+    pass

@@ -70,6 +70,7 @@ class Efficiencies:
     gemm_split_depth: float
     gemm_overlap_power: float
     gemm_operands_frac: float
+    gemm_grouped_tile_s: float
     gemm_in_step_factor: float
     attention_frac: float
     attention_flash_frac: float
@@ -99,6 +100,7 @@ class Efficiencies:
     column_bytes_per_unit_cycle: float
     column_start_s: float
     walk_load_s: float
+    walk_load_plane_s: float
     walk_load_cudnn_s: float
     norm_row_cycles: float
     norm_tile_s: float

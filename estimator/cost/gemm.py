@@ -45,6 +45,40 @@ def gemm_s(
     return start_s + maximum(together, bytes / memory_bytes_per_s)
 
 
+GROUPED_TILE = 128, 256
+"""Rows and columns of an output tile of the grouped kernel (aten/src/ATen/native/cuda/GroupMM.cu)."""
+
+
+def grouped_s(
+    *,
+    groups: Number,
+    m: Number,
+    n: Number,
+    k: Number,
+    parts_rows: bool,
+    bytes: Number,
+    waited_bytes: Number,
+    flops_per_s: float,
+    compute_units: float,
+    memory_bytes_per_s: float,
+    start_s: float,
+    tile_s: float,
+    overlap_power: float,
+) -> Number:
+    """Time of products of groups, m rows each in the mean, in one kernel: as ``gemm_s``, of one size of tile.
+
+    A tile takes ``tile_s`` beside multiplying. Groups that part the rows (``parts_rows``) end anywhere in one, half a
+    tile too much in the mean.
+    """
+    rows, columns = GROUPED_TILE
+    along = maximum(m / rows + 0.5, 1.0) if parts_rows else ceil_div(m, rows)
+    waves = ceil_div(groups * along * ceil_div(n, columns), compute_units)
+    compute = waves * (2.0 * rows * columns * k / (flops_per_s / compute_units) + tile_s)
+    waited = waited_bytes / memory_bytes_per_s
+    together = (compute**overlap_power + waited**overlap_power) ** (1.0 / overlap_power)
+    return start_s + maximum(together, bytes / memory_bytes_per_s)
+
+
 def _tiled_s(
     batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float,
     tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,

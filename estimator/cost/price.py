@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.cost.attention import attention_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.gemm import gemm_s
+from estimator.cost.gemm import gemm_s, grouped_s
 from estimator.operations.op import WALKER_THREADS, WHOLE, Op
 from estimator.scenario.arrays import maximum, minimum
 from estimator.scenario.breakdown import Category
@@ -95,23 +95,40 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
-    times: Number = op.batch if op.apart else 1.0
-    seconds = times * gemm_s(
-        batch=op.batch / times,
-        m=op.m,
-        n=op.n,
-        k=op.k,
-        bytes=op.bytes / times,
-        waited_bytes=waited_bytes(op, efficiencies) / times,
-        flops_per_s=rate,
-        compute_units=chip.compute_units,
-        memory_bytes_per_s=memory,
-        start_s=getattr(efficiencies, start),
-        tiles=getattr(efficiencies, tiles),
-        split_factor=efficiencies.gemm_split_factor,
-        split_depth=efficiencies.gemm_split_depth,
-        overlap_power=efficiencies.gemm_overlap_power,
-    )
+    if op.grouped:
+        seconds = grouped_s(
+            groups=op.batch,
+            m=op.m,
+            n=op.n,
+            k=op.k,
+            parts_rows=not op.outer,
+            bytes=op.bytes,
+            waited_bytes=waited_bytes(op, efficiencies),
+            flops_per_s=rate,
+            compute_units=chip.compute_units,
+            memory_bytes_per_s=memory,
+            start_s=getattr(efficiencies, start),
+            tile_s=efficiencies.gemm_grouped_tile_s,
+            overlap_power=efficiencies.gemm_overlap_power,
+        )
+    else:
+        times: Number = op.batch if op.apart else 1.0
+        seconds = times * gemm_s(
+            batch=op.batch / times,
+            m=op.m,
+            n=op.n,
+            k=op.k,
+            bytes=op.bytes / times,
+            waited_bytes=waited_bytes(op, efficiencies) / times,
+            flops_per_s=rate,
+            compute_units=chip.compute_units,
+            memory_bytes_per_s=memory,
+            start_s=getattr(efficiencies, start),
+            tiles=getattr(efficiencies, tiles),
+            split_factor=efficiencies.gemm_split_factor,
+            split_depth=efficiencies.gemm_split_depth,
+            overlap_power=efficiencies.gemm_overlap_power,
+        )
     return Priced(
         op=op,
         seconds=seconds,

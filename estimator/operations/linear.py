@@ -71,6 +71,7 @@ def linear(
         kept_bytes = kept * e * (input_copies if n.autocast else 1) if saves_input else 0.0
     each, count, m = outputs / projections, projections * steps, rows * gather
     precision = n.linear_peak if quantised else n.peak
+    experts = not (isinstance(batch, float) and batch == 1.0)
 
     def product(
         name: str,
@@ -84,7 +85,8 @@ def linear(
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
-                    weight=weight, apart=d.training.multiplies_apart)  # fmt: skip
+                    weight=weight, apart=d.training.multiplies_apart,
+                    grouped=experts and d.training.multiplies_grouped)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)

@@ -59,7 +59,8 @@ class Op:
     ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
-    leaves idle; of ``kernels``, whether each launch is one for each of the batch, from a loop that is lean.
+    leaves idle, ``grouped`` whether torch's grouped kernel runs them; of ``kernels``, whether each launch is one for
+    each of the batch, from a loop that is lean.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Op:
     weight: bool = False
     outer: bool = False
     apart: bool = False
+    grouped: bool = False
     visible_frac: Number = CAUSAL_FRAC
     padded: float = 1.0
     tile: float = 128.0
@@ -122,6 +124,7 @@ def gemm(
     weight: bool = False,
     outer: bool = False,
     apart: bool = False,
+    grouped: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
@@ -147,6 +150,7 @@ def gemm(
         weight=weight,
         outer=outer or weight,
         apart=apart,
+        grouped=grouped,
     )
 
 

@@ -76,6 +76,12 @@ class Training:
         return not self.groups_experts or (self.experts == "default" and self.traits.multiplies_apart)
 
     @property
+    def multiplies_grouped(self) -> bool:
+        """Whether torch's grouped kernel multiplies a rank's experts, or one like it."""
+        torchs = self.experts == "grouped" or self.traits.dtensor
+        return torchs and self.groups_experts and not self.fuses_experts and not self.multiplies_apart
+
+    @property
     def fuses_experts(self) -> bool:
         """Whether products of experts also do what stands between them."""
         return self.experts == "fused"

@@ -31,8 +31,9 @@ def precision(one: Operand, s: Signature) -> str:
 
 
 def product(
-    s: Signature, first: Operand, second: Operand, *, batch: float, m: float, n: float, k: float, result: Operand | None
-) -> list[Op]:
+    s: Signature, first: Operand, second: Operand, *, batch: float, m: float, n: float, k: float,
+    result: Operand | None, grouped: bool = False, outer: bool | None = None,
+) -> list[Op]:  # fmt: skip
     """One kernel that multiplies ``batch`` (m × k)·(k × n)."""
     if batch * m * n == 0:
         return []
@@ -44,7 +45,7 @@ def product(
         gemm(
             name(s), "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=width(first), output_bytes=written,
             precision=precision(first, s), fetched=fetched,
-            outer=transposed(first) and not transposed(second),
+            outer=transposed(first) and not transposed(second) if outer is None else outer, grouped=grouped,
         )
     ]  # fmt: skip
 
@@ -144,13 +145,19 @@ def grouped_mm(s: Signature) -> list[Op]:
         # Weight gradients: (m × tokens)·(tokens × n), tokens parted among the groups.
         groups = s.outputs[0].shape[0] if s.outputs else (s.inputs[-1].shape[0] if len(s.inputs) > 2 else 1)
         (m, tokens), n = first.shape, second.shape[1]
-        return product(s, first, second, batch=groups, m=m, n=n, k=tokens / groups, result=_result(s))
+        return product(
+            s, first, second, batch=groups, m=m, n=n, k=tokens / groups, result=_result(s), grouped=True, outer=True
+        )
     if len(first.shape) == 2:
         (tokens, k), (groups, _, n) = first.shape, second.shape
-        return product(s, first, second, batch=groups, m=tokens / groups, n=n, k=k, result=_result(s))
+        return product(
+            s, first, second, batch=groups, m=tokens / groups, n=n, k=k, result=_result(s), grouped=True, outer=False
+        )
     if len(second.shape) == 2:
         (groups, m, k), (_, tokens) = first.shape, second.shape
-        return product(s, first, second, batch=groups, m=m, n=tokens / groups, k=k, result=_result(s))
+        return product(
+            s, first, second, batch=groups, m=tokens / groups, n=m, k=k, result=_result(s), grouped=True, outer=False
+        )
     return _matrices(s, first, second)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from estimator.cost.efficiency import TABLES, efficiencies, efficiencies_for
-from estimator.cost.gemm import gemm_s
+from estimator.cost.gemm import gemm_s, grouped_s
 from estimator.cost.price import price
 from estimator.operations.op import Op, gemm
 from estimator.scenario import catalog
@@ -112,3 +112,47 @@ def test_a_start_is_paid_once():
 
 def test_no_tile_is_rated_above_the_best():
     assert all(max(rate for *_, rate in getattr(E, name).tiles) == 1.0 for name in TABLES)
+
+
+GROUPED = {"waited_bytes": 0.0, "bytes": 0.0, "flops_per_s": 132e12, "compute_units": 132.0, "memory_bytes_per_s": 1e12,
+           "start_s": 0.0, "overlap_power": OVERLAP_POWER}  # fmt: skip
+
+
+def test_groups_end_anywhere_in_a_tile_and_every_tile_takes_its_time():
+    # 32 groups of 4.5 tiles of rows, two of columns: 288 tiles on 132 units are three each.
+    found = grouped_s(groups=32.0, m=512.0, n=512.0, k=1024.0, parts_rows=True, tile_s=1e-6, **GROUPED)
+    assert found == pytest.approx(3 * (2 * 128 * 256 * 1024 / 1e12 + 1e-6))
+    # Gradients of weights part what is summed over: 256 tiles are two each.
+    found = grouped_s(groups=32.0, m=512.0, n=512.0, k=1024.0, parts_rows=False, tile_s=0.0, **GROUPED)
+    assert found == pytest.approx(2 * 2 * 128 * 256 * 1024 / 1e12)
+    bound = grouped_s(groups=32.0, m=8.0, n=512.0, k=64.0, parts_rows=True, tile_s=0.0, **GROUPED | {"bytes": 1e9})
+    assert bound == 1e9 / 1e12
+
+
+# Both products of a layer's experts forward, of their inputs' gradients and of their weights', each in one kernel: the
+# longest of the three first (tests/reference/h100_programs, h200_programs; seconds of a step over its layers).
+MEASURED = [
+    ("h100-sxm", 8, 5120, 1664, 4736, (2.926e-3, 2.787e-3, 2.680e-3)),
+    ("h100-sxm", 8, 1536, 1408, 4096, (6.666e-4, 6.350e-4, 6.326e-4)),
+    ("h200-sxm", 8, 2048, 2048, 4096, (1.157e-3, 1.139e-3, 1.134e-3)),
+    ("h200-sxm", 32, 1024, 2048, 1024, (6.953e-4, 6.446e-4, 6.375e-4)),
+    ("h200-sxm", 16, 2048, 1536, 1280, (5.777e-4, 5.768e-4, 5.731e-4)),
+    ("h200-sxm", 64, 1024, 2048, 768, (1.0601e-3, 9.840e-4, 9.716e-4)),
+]
+
+
+@pytest.mark.parametrize(("chip", "experts", "rows", "hidden", "ffn", "measured_s"), MEASURED)
+def test_grouped_products_take_what_they_took_in_steps(chip, experts, rows, hidden, ffn, measured_s):
+    found = catalog.chip(chip)
+
+    def seconds(m, n, k, weight=False):
+        op = gemm("product", "", "forward", m=float(m), n=float(n), k=float(k), batch=float(experts), element_bytes=2,
+                  precision="bf16", weight=weight, grouped=True)  # fmt: skip
+        return price(op, found, efficiencies(found.efficiency)).seconds
+
+    kernels = [
+        seconds(rows, 2 * ffn, hidden) + seconds(rows, hidden, ffn),
+        seconds(rows, hidden, 2 * ffn) + seconds(rows, ffn, hidden),
+        seconds(2 * ffn, hidden, rows, weight=True) + seconds(hidden, ffn, rows, weight=True),
+    ]
+    assert sum(kernels) == pytest.approx(sum(measured_s), rel=0.085)

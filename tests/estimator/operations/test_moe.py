@@ -105,6 +105,8 @@ def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all
     ops = [op for op in ops_of(framework=framework, experts=experts) if op.kind == "gemm" and op.batch > 1]
     assert len(ops) == 6
     assert {op.apart for op in ops} == {apart}
+    torchs = not apart and framework != "xla"
+    assert {op.grouped for op in ops} == {torchs}
 
 
 def test_experts_are_quantised_one_after_another_where_they_are_multiplied_so():

@@ -76,7 +76,7 @@ def kept(
         part
         for at, one in enumerate(found.storages)
         if at not in plan.dropped
-        for part in narrowed.get(at) or (_until(plan, at, one),)
+        for part in (at not in plan.until and narrowed.get(at)) or (_until(plan, at, one),)
     ]
 
 
@@ -85,8 +85,11 @@ def _until(plan: _Plan, at: int, one: Storage) -> Storage:
     return one if one.died == NONE else replace(one, died=max(one.died, plan.until.get(at, one.died)))
 
 
-def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
-    """Storages that products read, and that backward reads only to cast them: each until then, and as it is cast."""
+def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, ...]]:
+    """Storages that products read, and that backward reads only to cast them: each until then, and as it is cast.
+
+    Without the cast where what is saved anyway is enough to compute it again, as a dropout of a softmax.
+    """
     casts: dict[tuple[int, str], list[int]] = {}
     for call in plan.backwards:
         s = plan.found.of(plan.found.calls[call]) if call in plan.flow else None
@@ -94,7 +97,7 @@ def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
             continue
         if width(s.outputs[0]) < width(s.inputs[0]):
             casts.setdefault(_kind(s.inputs[0]), []).append(call)
-    found: dict[int, tuple[Storage, Storage]] = {}
+    found: dict[int, tuple[Storage, ...]] = {}
     for at, one in enumerate(plan.found.storages) if casts else ():
         if one.born < 0 or one.died == NONE or at in plan.dropped or at in plan.until:
             continue
@@ -107,8 +110,16 @@ def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
         read = next((by for by in range(one.born + 1, before[last]) if _takes(plan, kind, by)), None)
         if read is not None:
             (cast,) = plan.found.of(plan.found.calls[before[last]]).outputs
-            found[at] = replace(one, died=read + 1), replace(one, bytes=int(moved_bytes(cast)), born=read)
+            narrow = replace(one, bytes=int(moved_bytes(cast)), born=read)
+            parts = () if _is_computable(plan, one.born) else (narrow,)
+            found[at] = (replace(one, died=read + 1), *parts)
     return found
+
+
+def _is_computable(plan: _Plan, call: int) -> bool:
+    """Whether a call reads nothing but results of its kernel that are saved anyway."""
+    sources = plan.flow.get(call, ())
+    return bool(sources) and all(isinstance(one, int) and _cost(plan, one) == (0.0, True) for one in sources)
 
 
 def _kind(one: Operand) -> tuple[int, str]:

@@ -12,6 +12,9 @@ from estimator.operations.aten.operands import count, moved_bytes, width
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Storage
 
+_SAVED = ("aten::embedding",)
+"""Ops that a compiler joins to its neighbours and never computes again (torch._functorch.partitioners)."""
+
 
 @dataclass(kw_only=True)
 class _Plan:
@@ -215,7 +218,7 @@ def _cost_of(plan: _Plan, call: int) -> tuple[float, bool]:
     if own is not None and _is_saved(plan, own):
         return 0.0, True
     size = math.inf if own is None else float(plan.found.storages[own].bytes)
-    sources = plan.flow.get(call)
+    sources = None if plan.found.of(plan.found.calls[call]).op in _SAVED else plan.flow.get(call)
     if sources is None or (own is not None and _is_far(plan, sources, call)):
         return size, True
     again = sum(_bytes_for(plan, one, call) for one in sources)

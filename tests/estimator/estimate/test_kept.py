@@ -227,3 +227,17 @@ def test_what_nobody_reads_is_not_computed():
     ]
     assert 1 not in [born for born, _, _ in saved(*steps)]
     assert moved_by_kernels(*steps)[0] == 2 * WIDE_BYTES, "the softmax is written, its cast is not"
+
+
+def test_rows_of_a_table_are_saved_where_backward_reads_what_is_made_of_them():
+    table, places = Operand(shape=(1000, WIDTH), dtype="bfloat16"), Operand(shape=(ROWS,), dtype="int64")
+    steps = [
+        ("forward", "embedding", (table, places), NARROW, 6),
+        ("forward", "_to_copy", (NARROW,), WIDE, 6),
+        ("forward", "pow", (WIDE,), WIDE, 4),
+        ("forward", "_to_copy", (WIDE,), NARROW, 5),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("backward", "mul", (WIDE,), WIDE, 6),
+        ("backward", "neg", (WIDE,), WIDE, 7),
+    ]
+    assert (0, NARROW_BYTES) in [(born, size) for born, size, died in saved(*steps) if died >= 6]

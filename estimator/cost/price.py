@@ -230,11 +230,8 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
-    tail = (
-        op.launches
-        * (op.batch if op.apart else 1.0)
-        * (efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s)
-    )
+    each = efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s
+    tail = op.launches * op.batch * each
     return Priced(
         op=op,
         seconds=seconds + tail,

@@ -72,6 +72,8 @@ def linear(
     each, count, m = outputs / projections, projections * steps, rows * gather
     precision = n.linear_peak if quantised else n.peak
     experts = not (isinstance(batch, float) and batch == 1.0)
+    apart = experts and d.training.multiplies_apart
+    grouped = experts and d.training.multiplies_grouped
 
     def product(
         name: str,
@@ -85,8 +87,7 @@ def linear(
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
-                    weight=weight, apart=d.training.multiplies_apart,
-                    grouped=experts and d.training.multiplies_grouped)  # fmt: skip
+                    weight=weight, apart=apart, grouped=grouped)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)
@@ -116,7 +117,15 @@ def linear(
                 ops += _bias_casts(name, layer, batch * outputs, projections * launches)
         else:
             found = _quantisations(
-                d, name, layer, elements, batch * rows * outputs, weight, not shares_input, launches, batch
+                d,
+                name,
+                layer,
+                elements,
+                batch * rows * outputs,
+                weight,
+                not shares_input,
+                launches,
+                batch if apart else 1.0,
             )
             ops += [op for op in found if beside is None or op.name != f"{name} {beside.quantised} quantisation"]
     return ops
@@ -154,13 +163,13 @@ def _bias_casts(name: str, layer: str, elements: Number, launches: Number) -> li
 
 def _quantisations(
     d: RankSizes, name: str, layer: str, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number,
-    batch: Number,
+    times: Number,
 ) -> list[Op]:  # fmt: skip
     """Read input, weight and the output's gradient (``READ_AGAIN``), write a narrow copy and its transpose of each.
 
     The transposes are what backward multiplies with. The weight is quantised once per micro-batch. Who multiplies
-    experts apart quantises them so, too (multi_tensor_quantize of transformer_engine/pytorch/csrc/extensions/cast.cpp,
-    but for delayed scales).
+    experts apart quantises them so, too, so many ``times`` (multi_tensor_quantize of transformer_engine/pytorch/csrc/
+    extensions/cast.cpp, but for delayed scales).
     """
     n = d.widths
     once, others = READ_AGAIN.get(n.linear_peak, (1.0, 1.0))
@@ -168,7 +177,7 @@ def _quantisations(
                ("gradient", "backward", outputs, others)]  # fmt: skip
     return [
         kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=reads * n.compute + 2 * n.linear,
-                launches=reads * launches, batch=batch, apart=d.training.multiplies_apart)
+                launches=reads * launches, times=times)
         for what, phase, elements, reads in tensors
         if own or what != "input"
     ]  # fmt: skip

@@ -112,10 +112,10 @@ def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all
 def test_experts_are_quantised_one_after_another_where_they_are_multiplied_so():
     def batches(**training):
         ops = ops_of(precision="fp8", framework="megatron", **training)
-        return {(op.batch, op.apart) for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
+        return {op.batch for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
 
-    assert batches() == {(8, True)}
-    assert batches(experts="grouped") == {(8, False)}
+    assert batches() == {8}
+    assert batches(experts="grouped") == {1}
 
 
 def test_the_router_is_not_multiplied_in_fp8():

@@ -100,6 +100,7 @@ class Efficiencies:
     column_bytes_per_unit_cycle: float
     column_start_s: float
     walk_load_s: float
+    walk_load_plane_s: float
     walk_load_cudnn_s: float
     norm_row_cycles: float
     norm_tile_s: float

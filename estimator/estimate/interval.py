@@ -27,7 +27,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                   "attention_mask_frac", "attention_mask_backward_frac"),
     "memory": ("memory_frac", "cache_kept_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
                "mixed_elements_per_unit_cycle", "looped_softmax_elements_per_unit_cycle",
-               "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s",
+               "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s", "walk_load_plane_s",
                "walk_load_cudnn_s", "norm_row_cycles", "norm_tile_s", "gelu_elements_per_unit_cycle",
                "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",

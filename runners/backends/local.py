@@ -150,9 +150,10 @@ def alive(handle: Handle) -> bool:
     """Whether any process of the job still runs."""
     if start_time(handle.pid) == handle.start_time or marked(handle.folder):
         return True
-    child = _children.pop(handle.pid, None)
+    child = _children.get(handle.pid)
     if child is not None:
-        _exit_codes[handle.pid] = child.wait()  # it has ended: this only takes note of it
+        _exit_codes[handle.pid] = child.wait()  # it has ended: this only takes note of it, for every thread that asks
+        _children.pop(handle.pid, None)
     return False
 
 

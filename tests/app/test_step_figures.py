@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from estimator.estimate.estimate import estimate
+from estimator.estimate.layer_table import WHOLE_STEP, layer_table
 from estimator.estimate.timeline import timeline as laid_out
-from estimator.scenario.breakdown import BETWEEN_PASSES, SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
+from estimator.scenario.breakdown import BETWEEN_PASSES, SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Category, Shown
+from estimator.scenario.codec import encode
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.timeline import LEFT_OUT
 from tests.app.examples import LLAMA
@@ -330,3 +333,18 @@ def test_a_search_over_several_numbers_of_chips_has_one_clock():
     assert call_each("answers", "soFar", [[before, now], [[], now]]) == [
         {"tried": 207, "fitting": 83, "seconds": 3.25}, now,
     ]  # fmt: skip
+
+
+def test_what_no_op_has_of_a_step_is_what_the_server_s_table_of_layers_says():
+    plan = {**LLAMA["plan"], "dp": 2, "tp": 2, "pp": 2, "schedule": "1f1b"}
+    scenario = scenario_from_json({**LLAMA, "plan": plan})
+    found = estimate(scenario)
+    (beside,) = call_each("figures/opLines", "besideOps", [[json.loads(json.dumps(encode(found)))]])
+    rows = layer_table(scenario)
+    said = {row.category: row.share_frac * found.step_time_s for row in rows if row.part == WHOLE_STEP}
+    said[Category.COMMUNICATION] += sum(
+        (row.communication_forward_s + row.communication_backward_s) * row.times for row in rows
+    )
+    said.pop(Category.OPTIMIZER)  # which stands as ops in the page's table
+    assert dict(beside) == pytest.approx(said)
+    assert {Category.COMMUNICATION, Category.BUBBLE} <= set(said)

@@ -56,6 +56,10 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     expect(page.locator("#own-ops")).to_contain_text("priced for the only one known here, This CPU")
     # the step over time is as it was recorded
     time = page.locator("#timeline")
+    # which step that is, and how coarse, is read whole at its longest
+    longest = "ms; B: a typical step of 412 ms, not 398 ms; in pieces of 0.35 ms"
+    fits = "(sub, words) => { sub.textContent = words; return sub.scrollWidth <= sub.clientWidth; }"
+    assert time.locator("header .sub").evaluate(fits, longest)
     time.get_by_role("button", name="Table").click()
     expect(time.locator("tbody tr").first).to_be_visible()
     for button in time.get_by_role("button", name=re.compile("Show all")).all():

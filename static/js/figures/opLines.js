@@ -56,3 +56,17 @@ export function linesOf(ops, perStep) {
 
 /** @param {any} shape */
 export const shapeText = (shape) => (Array.isArray(shape) ? shape.join(" × ") : String(shape ?? ""));
+
+/** Less than a percentage of two digits shows. */
+const LEAST_SHARE = 1e-5;
+
+/**
+ * Seconds of a step that no op has, by category: exchanges, waits, the bubble; as the rows "step" of the server's table of
+ * layers, in which exchanges inside layers stand with the ops that need them.
+ * @param {import("../types.js").Estimate} estimate @returns {[category: string, seconds: number][]}
+ */
+export function besideOps({ ops, breakdown_s, step_time_s }) {
+  const rest = { ...breakdown_s };
+  for (const { category, seconds } of ops) rest[category] -= seconds;
+  return Object.entries(rest).filter(([, seconds]) => seconds > LEAST_SHARE * step_time_s);
+}

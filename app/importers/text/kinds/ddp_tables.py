@@ -32,11 +32,12 @@ def matches(block: Block) -> bool:
 
 def _variants(table: Table, columns: tuple[Column, ...]) -> int | None:
     """The column that says how gradients are exchanged."""
-    names = meaning.VERSION | meaning.CONFIG | {"ddp", "strategy", "ddp_mode", "ddp_implementation"}
+    names = meaning.VERSION | {"ddp", "ddp_mode", "ddp_implementation"}
     for at, column in enumerate(columns):
         cells = [row[at].lower() for row in table.rows if row[at].strip()]
-        known = all(VARIANT.search(one) or any(word in one for word, _ in MODES) for one in cells)
-        if cells and known and meaning.name_is(column, names):
+        moded = [any(word in one for word, _ in MODES) for one in cells]
+        known = all(mode or VARIANT.search(one) for mode, one in zip(moded, cells, strict=True))
+        if any(moded) and known and meaning.name_is(column, names):
             return at
     return None
 

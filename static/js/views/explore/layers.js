@@ -3,7 +3,7 @@ import { bytes, csv, percent, quantity, scaleFor, significant } from "../../form
 import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
 import { download, h, swatch } from "../common/dom.js";
-import { linesOf, shapeText } from "../../figures/opLines.js";
+import { besideOps, linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
 import { createSave, panelJson } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
@@ -23,18 +23,6 @@ const WIDE = [1, 2, 3, 4, 5, 8];
 
 /** @param {Line} line */
 const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
-
-/**
- * Seconds of a step that no op has, by category: exchanges, waits, the bubble.
- * @param {import("../../types.js").Estimate} estimate @returns {[category: string, seconds: number][]}
- */
-function besideOps({ ops, breakdown_s, step_time_s }) {
-  const rest = { ...breakdown_s };
-  for (const { category, seconds } of ops) rest[category] -= seconds;
-  return Object.entries(rest).filter(([, seconds]) => seconds > LEAST_SHARE * step_time_s);
-}
-/** Less than a percentage of two digits shows. */
-const LEAST_SHARE = 1e-5;
 
 /** A name whose long words may be broken where a narrow column has no room for them. @param {string} name */
 const hyphened = (name) => name.replace(/(\w{7})(?=\w{5})/g, "$1\u00ad");

@@ -344,6 +344,28 @@ def test_batch_norm_of_bf16_waits_for_each_load_of_a_channel_s_one_block():
     assert seconds(64, strides=last) < few
 
 
+@pytest.mark.parametrize(("depths", "images", "statistics_ms", "gradient_ms"), [
+    ((3, 4, 6, 3), 176, 11.12, 25.56), ((3, 8, 36, 3), 160, 16.36, 39.03),
+])  # fmt: skip
+def test_planes_that_fill_no_row_of_a_block_s_threads_leave_its_places_idle(depths, images, statistics_ms, gradient_ms):
+    """Kernels of ResNet-50 and -152 of bf16 on H100 (tests/reference/h100_programs): planes of 14² fill 196 of 256."""
+    planes = [(64, 112)]
+    for stage, (blocks, width) in enumerate(zip(depths, (64, 128, 256, 512), strict=True)):
+        side, before = 56 >> stage, 56 >> max(stage - 1, 0)
+        planes += [(width, before), (width, side), (4 * width, side), (4 * width, side)]
+        planes += [(width, side), (width, side), (4 * width, side)] * (blocks - 1)
+    chip = catalog.chip("h100-sxm")
+    e = efficiencies_for(chip, None)
+    found = {"statistics": 0.0, "gradient": 0.0}
+    for channels, side in planes:
+        x = tensor(images, channels, side, side)
+        walk, _ = kernels_of(Signature(op="aten::native_batch_norm", inputs=(x,), outputs=(x,)))
+        found["statistics"] += price(walk, chip, e).seconds * 1e3
+        found["gradient"] += price(one("aten::native_batch_norm_backward", x, x, out=x), chip, e).seconds * 1e3
+    assert found["statistics"] == pytest.approx(statistics_ms, rel=0.08)
+    assert found["gradient"] == pytest.approx(gradient_ms, rel=0.08)
+
+
 @pytest.mark.parametrize(("images", "channels", "plane", "forward_us", "backward_us"), [
     (64, 64, 112, 461.1, 1164.8), (64, 64, 56, 150.7, 325.6), (256, 256, 56, 595.8, 1281.4),
 ])  # fmt: skip

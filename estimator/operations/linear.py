@@ -42,6 +42,7 @@ def linear(
     rows: Number | None = None,
     batch: Number = 1.0,
     launches: Number = 1.0,
+    experts: bool = False,
     whole: bool = False,
     quantised: bool = True,
     shares_input: bool = False,
@@ -53,9 +54,10 @@ def linear(
     Forward: (N × in)·(in × out). Backward: gradient of the input and of the weight. The input is kept once, or
     ``input_copies`` times where autocast casts it anew for each projection; ``kept`` elements of it, where a rank keeps
     only its share and gathers again in backward. Quantised, every linear keeps its own narrow copy, unless it
-    ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
-    multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
-    and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
+    ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (of
+    ``experts``) multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the
+    rank's share, and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole``
+    weight.
     ``beside``: what products do beside multiplying, where kernels of their own do not.
     """
     n = d.widths
@@ -71,7 +73,6 @@ def linear(
         kept_bytes = kept * e * (input_copies if n.autocast else 1) if saves_input else 0.0
     each, count, m = outputs / projections, projections * steps, rows * gather
     precision = n.linear_peak if quantised else n.peak
-    experts = not (isinstance(batch, float) and batch == 1.0)
     apart = experts and d.training.multiplies_apart
     grouped = experts and d.training.multiplies_grouped
 

@@ -34,7 +34,9 @@ def test_it_says_and_ends_as_the_command_does():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_to_it_reaches_the_fork_and_a_kill_takes_it_along(number, tmp_path):
-    with started(warm.python(), "-m", "tests.runners.sleeping", str(tmp_path / "pid")) as process:
+    command = (warm.python(), "-m", "tests.runners.sleeping", str(tmp_path / "pid"))
+    # what a shell starts in the background ignores interrupts, and so does what is started there
+    with started(*command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as process:
         _ends_with_its_fork(process, number, tmp_path / "pid")
 
 
@@ -46,7 +48,10 @@ def _ends_with_its_fork(process: subprocess.Popen[str], number: signal.Signals, 
     fork = int(written.read_text())
     assert fork != process.pid
     process.send_signal(number)
-    assert process.wait(60) == -number
+    try:
+        assert process.wait(60) == -number
+    finally:
+        process.kill()
     while os.path.exists(f"/proc/{fork}"):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from estimator.scenario.arrays import ceil_div, maximum, minimum
 from estimator.scenario.units import Number
 
-WIDTH = 64
+WIDTH = 64.0
 """Widths of heads that tiled kernels are built for are multiples of it (cuDNN 9.19 on H200: 32 and 80 take as long as
 64 and 128)."""
+FLASH_WIDTH = 32.0
+"""The same of FlashAttention-2's (Flash_fwd_kernel_traits<32, 128, 128, …> for heads of 24)."""
 
 
 def attention_s(
@@ -29,6 +31,7 @@ def attention_s(
     half_width: float,
     row_cycles: float,
     tail_blocks: float,
+    built_for: float = WIDTH,
 ) -> Number:
     """Time of a fused attention kernel, without its start.
 
@@ -36,10 +39,10 @@ def attention_s(
     one more than causality shows it, as the diagonal's are computed whole), s = FLOPs of a score / rate · (1 + S0/S),
     rate = reachable · D/(D' + D0) for heads of D in kernels that are built for D', c the time that a row costs beside
     its scores. ``longest``: one block of queries with all keys, as units are idle while the last blocks run. Forward's
-    blocks are whole tiles of queries (``padded_rows``). Measured alone on H200
+    blocks are whole tiles of queries (``padded_rows``); D' is a multiple of ``built_for``. Measured alone on H200
     (tests/reference/h200_attention_ladder.json).
     """
-    width = float(ceil_div(head_dim, WIDTH)) * WIDTH if tile > 1.0 else head_dim
+    width = float(ceil_div(head_dim, built_for)) * built_for if tile > 1.0 else head_dim
     rate = flops_per_s * head_dim / (width + half_width)
     full = ceil_div(keys, tile) * tile
     rows = ceil_div(queries, tile) * tile if padded_rows else queries

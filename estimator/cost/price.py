@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.cost.attention import attention_s
+from estimator.cost.attention import FLASH_WIDTH, WIDTH, attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s, grouped_s
 from estimator.operations.op import WALKER_THREADS, WHOLE, Op
@@ -180,6 +180,7 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         half_width=e.attention_backward_half_width if matrix_backward else e.attention_half_width,
         row_cycles=(e.attention_backward_row_cycles if backward else e.attention_row_cycles) if tiled else 0.0,
         tail_blocks=e.attention_tail_blocks if tiled else 0.0,
+        built_for=FLASH_WIDTH if op.efficiency == FLASH_FRAC else WIDTH,
     )
     start = e.gemm_start_s
     if tiled and backward:
@@ -195,6 +196,9 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         launch_s=0.0,
     )
 
+
+FLASH_FRAC = "attention_flash_frac"
+"""What an op names whose kernel is FlashAttention-2's."""
 
 VECTOR_TILE = 64.0
 """Queries that a block of fp32 attention takes (fmha_cutlassF_f32_aligned_64x64)."""
@@ -226,11 +230,8 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
-    tail = (
-        op.launches
-        * (op.batch if op.apart else 1.0)
-        * (efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s)
-    )
+    each = efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s
+    tail = op.launches * op.batch * each
     return Priced(
         op=op,
         seconds=seconds + tail,

@@ -12,6 +12,9 @@ from estimator.operations.aten.operands import count, moved_bytes, width
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Storage
 
+_SAVED = ("aten::embedding",)
+"""Ops that a compiler joins to its neighbours and never computes again (torch._functorch.partitioners)."""
+
 
 @dataclass(kw_only=True)
 class _Plan:
@@ -76,7 +79,7 @@ def kept(
         part
         for at, one in enumerate(found.storages)
         if at not in plan.dropped
-        for part in narrowed.get(at) or (_until(plan, at, one),)
+        for part in (at not in plan.until and narrowed.get(at)) or (_until(plan, at, one),)
     ]
 
 
@@ -85,8 +88,11 @@ def _until(plan: _Plan, at: int, one: Storage) -> Storage:
     return one if one.died == NONE else replace(one, died=max(one.died, plan.until.get(at, one.died)))
 
 
-def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
-    """Storages that products read, and that backward reads only to cast them: each until then, and as it is cast."""
+def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, ...]]:
+    """Storages that products read, and that backward reads only to cast them: each until then, and as it is cast.
+
+    Without the cast where what is saved anyway is enough to compute it again, as a dropout of a softmax.
+    """
     casts: dict[tuple[int, str], list[int]] = {}
     for call in plan.backwards:
         s = plan.found.of(plan.found.calls[call]) if call in plan.flow else None
@@ -94,7 +100,7 @@ def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
             continue
         if width(s.outputs[0]) < width(s.inputs[0]):
             casts.setdefault(_kind(s.inputs[0]), []).append(call)
-    found: dict[int, tuple[Storage, Storage]] = {}
+    found: dict[int, tuple[Storage, ...]] = {}
     for at, one in enumerate(plan.found.storages) if casts else ():
         if one.born < 0 or one.died == NONE or at in plan.dropped or at in plan.until:
             continue
@@ -107,8 +113,16 @@ def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, Storage]]:
         read = next((by for by in range(one.born + 1, before[last]) if _takes(plan, kind, by)), None)
         if read is not None:
             (cast,) = plan.found.of(plan.found.calls[before[last]]).outputs
-            found[at] = replace(one, died=read + 1), replace(one, bytes=int(moved_bytes(cast)), born=read)
+            narrow = replace(one, bytes=int(moved_bytes(cast)), born=read)
+            parts = () if _is_computable(plan, one.born) else (narrow,)
+            found[at] = (replace(one, died=read + 1), *parts)
     return found
+
+
+def _is_computable(plan: _Plan, call: int) -> bool:
+    """Whether a call reads nothing but results of its kernel that are saved anyway."""
+    sources = plan.flow.get(call, ())
+    return bool(sources) and all(isinstance(one, int) and _cost(plan, one) == (0.0, True) for one in sources)
 
 
 def _kind(one: Operand) -> tuple[int, str]:
@@ -204,7 +218,7 @@ def _cost_of(plan: _Plan, call: int) -> tuple[float, bool]:
     if own is not None and _is_saved(plan, own):
         return 0.0, True
     size = math.inf if own is None else float(plan.found.storages[own].bytes)
-    sources = plan.flow.get(call)
+    sources = None if plan.found.of(plan.found.calls[call]).op in _SAVED else plan.flow.get(call)
     if sources is None or (own is not None and _is_far(plan, sources, call)):
         return size, True
     again = sum(_bytes_for(plan, one, call) for one in sources)

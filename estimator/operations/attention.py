@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from estimator.operations import elementwise, latent_attention
-from estimator.operations.elementwise import KernelCost, pair
+from estimator.operations.elementwise import TURNED, KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
@@ -239,6 +239,11 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         if d.model.kv != d.model.heads:
             # The gradients of repeated heads are summed.
             back = replace(back, stream=2 * e * (1 + shared), chained=((e, 2),), launches=6)
+        else:
+            # Keys are turned for their product, and their gradient comes turned, through rotation and norm.
+            through = 1 + 4 * (d.model.position == "rope") + 4 * d.model.qk_norm
+            copies = replace(copies, strided=copies.strided + (TURNED - 1))
+            back = replace(back, strided=back.strided + (TURNED - 1) * through)
         ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back)
     else:
         ops += pair(

@@ -42,6 +42,7 @@ def linear(
     rows: Number | None = None,
     batch: Number = 1.0,
     launches: Number = 1.0,
+    experts: bool = False,
     whole: bool = False,
     quantised: bool = True,
     shares_input: bool = False,
@@ -53,9 +54,10 @@ def linear(
     Forward: (N × in)·(in × out). Backward: gradient of the input and of the weight. The input is kept once, or
     ``input_copies`` times where autocast casts it anew for each projection; ``kept`` elements of it, where a rank keeps
     only its share and gathers again in backward. Quantised, every linear keeps its own narrow copy, unless it
-    ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
-    multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
-    and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
+    ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (of
+    ``experts``) multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the
+    rank's share, and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole``
+    weight.
     ``beside``: what products do beside multiplying, where kernels of their own do not.
     """
     n = d.widths
@@ -71,7 +73,8 @@ def linear(
         kept_bytes = kept * e * (input_copies if n.autocast else 1) if saves_input else 0.0
     each, count, m = outputs / projections, projections * steps, rows * gather
     precision = n.linear_peak if quantised else n.peak
-    experts = not (isinstance(batch, float) and batch == 1.0)
+    apart = experts and d.training.multiplies_apart
+    grouped = experts and d.training.multiplies_grouped
 
     def product(
         name: str,
@@ -85,8 +88,7 @@ def linear(
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
-                    weight=weight, apart=d.training.multiplies_apart,
-                    grouped=experts and d.training.multiplies_grouped)  # fmt: skip
+                    weight=weight, apart=apart, grouped=grouped)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)
@@ -116,7 +118,15 @@ def linear(
                 ops += _bias_casts(name, layer, batch * outputs, projections * launches)
         else:
             found = _quantisations(
-                d, name, layer, elements, batch * rows * outputs, weight, not shares_input, launches, batch
+                d,
+                name,
+                layer,
+                elements,
+                batch * rows * outputs,
+                weight,
+                not shares_input,
+                launches,
+                batch if apart else 1.0,
             )
             ops += [op for op in found if beside is None or op.name != f"{name} {beside.quantised} quantisation"]
     return ops
@@ -154,13 +164,13 @@ def _bias_casts(name: str, layer: str, elements: Number, launches: Number) -> li
 
 def _quantisations(
     d: RankSizes, name: str, layer: str, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number,
-    batch: Number,
+    times: Number,
 ) -> list[Op]:  # fmt: skip
     """Read input, weight and the output's gradient (``READ_AGAIN``), write a narrow copy and its transpose of each.
 
     The transposes are what backward multiplies with. The weight is quantised once per micro-batch. Who multiplies
-    experts apart quantises them so, too (multi_tensor_quantize of transformer_engine/pytorch/csrc/extensions/cast.cpp,
-    but for delayed scales).
+    experts apart quantises them so, too, so many ``times`` (multi_tensor_quantize of transformer_engine/pytorch/csrc/
+    extensions/cast.cpp, but for delayed scales).
     """
     n = d.widths
     once, others = READ_AGAIN.get(n.linear_peak, (1.0, 1.0))
@@ -168,7 +178,7 @@ def _quantisations(
                ("gradient", "backward", outputs, others)]  # fmt: skip
     return [
         kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=reads * n.compute + 2 * n.linear,
-                launches=reads * launches, batch=batch, apart=d.training.multiplies_apart)
+                launches=reads * launches, times=times)
         for what, phase, elements, reads in tensors
         if own or what != "input"
     ]  # fmt: skip

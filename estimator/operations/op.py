@@ -59,8 +59,8 @@ class Op:
     ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
-    leaves idle, ``grouped`` whether torch's grouped kernel runs them; of ``kernels``, whether each launch is one for
-    each of the batch, from a loop that is lean.
+    leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
+    stands for, of a loop that is lean.
     """
 
     name: str
@@ -177,14 +177,13 @@ def kernels(
     flops_per_element: float = 0.0,
     category: str = Category.ELEMENTWISE,
     weight: bool = False,
-    batch: Number = 1.0,
-    apart: bool = False,
+    times: Number = 1.0,
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
     ``slow_bytes`` is the traffic per element of the slow passes, for the roofline; their time follows elements.
     ``rows``, ``walked`` by ``walkers``: what norms take one after another, as an Op has it, for each element; sizes in
-    ``chained``, too, are for each element.
+    ``chained``, too, are for each element. Each launch stands for so many ``times`` kernels of a lean loop.
     """
     return Op(
         name=name,
@@ -209,8 +208,7 @@ def kernels(
         launches=launches,
         saved_bytes=saved_bytes,
         weight=weight,
-        batch=batch,
-        apart=apart,
+        batch=times,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from estimator.scenario.codec import decode
 from estimator.scenario.hardware import Chip, Link
 from estimator.scenario.model import Model
-from estimator.scenario.problems import InputProblems, Problem, either, repeated
+from estimator.scenario.problems import LISTED, InputProblems, Problem, either, repeated
 
 ROOT = Path(__file__).parents[1] / "catalog"
 
@@ -113,12 +113,13 @@ def _find(kind: str, name: str, where: str) -> Any:
     keys = [entry.key for entry in entries(kind)]
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
     listed = f"Choose one of its {len(keys)}; headroom catalog {kind} lists them."
-    remedy = f"Did you mean {either(near)}?" if near else listed
+    remedy, remedy_kind = (f"Did you mean {either(near)}?", "") if near else (listed, LISTED)
     if (kind, _plain(name)) == ("chips", THIS_CPU):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
+        remedy_kind = ""
     message = f"{repeated(name)!r} is not in the catalogue of {kind}"
-    raise InputProblems([Problem(field=where, message=message, remedy=remedy)])
+    raise InputProblems([Problem(field=where, message=message, remedy=remedy, remedy_kind=remedy_kind)])
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 class Problem:
     """One mistake in an input: the field's dotted path, what is wrong with it, and the remedy.
 
-    ``remedy_kind``: of memory that lacks, what the remedy is worth (``REMEDY_KINDS``); "" of all others.
+    ``remedy_kind``: of memory that lacks, what the remedy is worth (``REMEDY_KINDS``); of a name that the catalogue has
+    not, where it lists what it has, ``LISTED``; "" of all others.
     """
 
     field: str
@@ -25,6 +26,8 @@ class Problem:
 
 REMEDY_KINDS = ("each", "together", "short")
 """Each change that it names is enough by itself; all of them together are; or even they are not."""
+LISTED = "listed"
+"""One of a list is to be chosen, which the page has where people choose."""
 LONGEST_REPEATED = 80
 """Letters of what somebody gave that a message repeats."""
 LONGEST_SHOWN = 40

@@ -197,6 +197,7 @@ def run(
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
+    gc.freeze()  # torch, of which nothing refers to what the program makes: the look for garbage need not go through it
     try:
         with route:
             program(recording)

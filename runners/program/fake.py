@@ -50,6 +50,7 @@ class Route:
         self.device = device
         self.recording = recording
         _register()
+        _keep_rules()
         unimported.keep_compiler_out()
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.casts = autocast.CastCache()
@@ -113,6 +114,22 @@ def _register() -> None:
             return None
 
     backend_registration._setup_privateuseone_for_python_backend(rename=DEVICE, backend_module=Module())
+
+
+def _keep_rules() -> None:
+    """Each dispatch asks for a rule of its op for a mode, three calls deep: keep the tables before C++ takes it up."""
+    registry: Any = torch._library.simple_registry
+    tables: dict[int, Any] = {}
+    ops: list[Any] = []  # so that none takes the identity of one that is gone
+
+    def rule(op: Any, mode: type) -> Any:
+        table = tables.get(id(op))
+        if table is None:
+            ops.append(op)
+            table = tables[id(op)] = registry.singleton.find(op.__qualname__).torch_dispatch_rules._data
+        return table.get(mode)
+
+    registry.find_torch_dispatch_rule = rule
 
 
 class _Scatter:

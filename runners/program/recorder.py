@@ -102,7 +102,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             func = _IN_PLACE_BACKWARD[id(func)]
         elif self.recording.backward and func is aten.add.Tensor and accumulation.in_place(args, self._alone):
             func = func if self.recording.is_compiled() else aten.add_.Tensor  # a compiler's sums are new
-        schema = self.schema(func)
+        schema = self._schemas.get(id(func)) or self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
             # within an op (DTensor's handlers) no function mode has named the device
             args, kwargs = inward(args), inward_named(kwargs)

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from runners.program.tensors import PLAIN
+
 _LEFT = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
 _UNMARKED_VIEWS = {torch.ops.aten._unsafe_view.default}
 """Show the memory of what they are given although their schema does not say so."""
 _MANY = ("aten::_foreach_", "aten::_fused_")
-_PLAIN = {int, bool, str, float, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+_WHOLE = {int}
 
 
 @dataclass(slots=True)
@@ -67,7 +69,12 @@ class Remembered:
         again = self._results.get(key)
         if again is not None:
             return again(args)
-        found = self._fakes.dispatch(func, types, args, kwargs)
+        caches = self._fakes.cache_enabled
+        self._fakes.cache_enabled = False  # what is remembered here need not be there as well
+        try:
+            found = self._fakes.dispatch(func, types, args, kwargs)
+        finally:
+            self._fakes.cache_enabled = caches
         made = self._again(kind, func, args, kwargs, found)
         if made is not None:
             self._results[key] = made
@@ -132,11 +139,13 @@ def _add(parts: list[Any], values: Any) -> bool:
             if value.dtype.is_complex or value.layout is not torch.strided:
                 return False
             parts += (value.shape, value.stride(), value.storage_offset(), value.dtype, value.fake_device)
-        elif kind in _PLAIN:
+        elif kind in PLAIN:
             parts += (kind, value)
         elif kind is list or kind is tuple or kind is torch.Size:
             parts += (kind, len(value))
-            if not _add(parts, value):
+            if _WHOLE.issuperset(map(type, value)):
+                parts += value
+            elif not _add(parts, value):
                 return False
         else:
             return False

@@ -10,6 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from runners.program.devices import DEVICE
 
+PLAIN = {int, bool, str, float, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+"""What an op is given beside tensors and lists."""
+
 
 def given_tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
     """As leaves, of what an op is given: tensors and lists of them."""
@@ -18,8 +21,11 @@ def given_tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
         kind = type(value)
         if kind is FakeTensor:
             found.append(value)
-        elif kind is list or kind is tuple or isinstance(value, torch.Tensor):
-            found += leaves(value)
+        elif kind is list or kind is tuple:
+            if value and type(value[0]) is not int:  # an op's list is all of one type: sizes hold no tensors
+                found += leaves(value)
+        elif kind not in PLAIN and isinstance(value, torch.Tensor):
+            found.append(value)
     return found
 
 

@@ -107,10 +107,13 @@ def _real(value: Any, known: dict[int, Numbers]) -> Any:
 
 def carry(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], results: list[torch.Tensor]) -> None:
     """Say what is known of an op's results and of what it writes to, by what is known of what it is given."""
-    written = _numbered(_written(func, args, kwargs))
+    given = _numbered(tensors)
+    if not given and id(func) not in _BEGINS:  # most ops: nothing is known, and nothing begins here
+        return
+    written = _numbered(_written(func, args, kwargs)) if given else []
     if not written and all(one.numel() > LARGEST for one in results):
         return
-    found = None if id(func) in _FILLS or not _numbered(tensors) else computed(func, args, kwargs, tensors)
+    found = None if id(func) in _FILLS or not given else computed(func, args, kwargs, tensors)
     if found is None:
         forget(written)
         _begin(func, args, kwargs, results)

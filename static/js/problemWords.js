@@ -6,8 +6,8 @@ const CLUSTER = { "cluster.chips_per_node": "GPUs of a node", "cluster.nodes": "
  * A problem in words of the page: its list stands here, and its fields have other names.
  * @param {import("./types.js").Problem} problem
  */
-export function onPage({ field, message, remedy }) {
+export function onPage({ field, message, remedy, remedy_kind }) {
   const said = Object.entries(CLUSTER).reduce((text, [path, label]) => text.replaceAll(path, label), remedy);
-  const listed = said.replace(/Choose one of its \d+; headroom catalog \w+ lists them/, "Choose one of the list");
-  return { field, message: CLUSTER[field] ? `${CLUSTER[field]}: ${message}` : message, remedy: listed };
+  const words = remedy_kind === "listed" ? "Choose one of the list." : said;
+  return { field, message: CLUSTER[field] ? `${CLUSTER[field]}: ${message}` : message, remedy: words };
 }

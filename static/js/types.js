@@ -4,7 +4,7 @@
  * @typedef {Record<string, any>} Part
  * @typedef {{model: string | Part, cluster: Part, plan: Part, training: Part}} Scenario
  * @typedef {{field: string, message: string, remedy: string, remedy_kind?: string}} Problem  `remedy_kind`: of memory that
- *   lacks, whether each change that the remedy names fits, all do together, or even they fall short
+ *   lacks, whether each change that the remedy names fits, all do together, or even they fall short; "listed": one of a list of the catalogue is meant
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
  * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number,
  *   reserved_bytes: number, by_kind: Amounts}} Stage

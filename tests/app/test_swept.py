@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from estimator.search.axis import axis
+from estimator.search.axis import AXIS_FIELDS, axis
 from tests.app.examples import LLAMA
 from tests.javascript import call_each
 
@@ -50,6 +50,12 @@ def test_rows_say_what_each_value_takes_or_why_it_cannot_be():
     assert marks == ["circle" if row["now"] else "circle-open" if row["fits"] else "x-thin-open" for row in shown]
     assert len(figure["table"]["rows"]) == len(lengths), "what is refused stands in the table, too"
     assert dict(figure["legend"])["bad"] == "× does not fit"
+
+
+def test_every_field_that_can_be_swept_has_a_label_before_any_control_is_made():
+    labels = call_each("fieldLabels", "labelOf", [[field] for field in AXIS_FIELDS])
+    assert not {label for label, field in zip(labels, AXIS_FIELDS, strict=True) if label in field.replace("_", " ")}
+    assert call_each("fieldLabels", "axisOf", [["tp"], ["chips"], ["micro_batch"]]) == ["tp", "chips", "Micro-batch"]
 
 
 def side(letter: str, step_s: float, **more: Any) -> dict[str, Any]:

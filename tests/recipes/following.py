@@ -50,6 +50,7 @@ def with_loss_chunks(place: Path, *folders: str) -> None:
     add(axis, "        return CHOICES[field]\n", textwrap.indent(block("python axis values"), "    "))
     if "static" in folders:
         script = place / "static" / "js"
+        add(script / "fieldLabels.js", "const LABELS = {", block("text fieldLabels.js").strip() + ",")
         add(script / "views" / "explore" / "plan.js", "const folded = [", block("text plan.js").strip() + ",")
 
 

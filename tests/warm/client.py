@@ -38,15 +38,15 @@ def main():
     except OSError:
         os.execv(sys.executable, [sys.executable, *arguments])
     told = []  # before the fork is there to be told
+    ignored = [number for number in RELAYED if signal.getsignal(number) == signal.SIG_IGN]
     for number in RELAYED:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, frame: told.append(number))
+        signal.signal(number, lambda number, frame: told.append(number))
     request = {
         "arguments": arguments,
         "environment": dict(os.environ),
         "folder": os.getcwd(),
         "limits": [[limit, *resource.getrlimit(limit)] for limit in LIMITS],
-        "ignored": [number for number in RELAYED if signal.getsignal(number) == signal.SIG_IGN],
+        "ignored": ignored,
         "processors": sorted(os.sched_getaffinity(0)),
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
     }
@@ -57,8 +57,7 @@ def main():
         os.close(number)
     relay = lambda number, frame: asked.send(bytes([number]))  # noqa: E731
     for number in RELAYED:
-        if number not in request["ignored"]:
-            signal.signal(number, relay)
+        signal.signal(number, relay)
     for number in told:
         relay(number, None)
     answer = asked.recv(8)

@@ -13,10 +13,11 @@ from estimator.operations.aten.operands import (
     lie_alike,
     moved_bytes,
     total_bytes,
+    turned,
     width,
 )
 from estimator.operations.aten.products import name
-from estimator.operations.elementwise import GELUS
+from estimator.operations.elementwise import GELUS, TURNED
 from estimator.operations.op import Op
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.breakdown import Category
@@ -98,8 +99,8 @@ def copy(s: Signature) -> list[Op]:
     """A copy or cast; from the host over the host's link.
 
     Alike in layout: memory moves at its bandwidth, and so do casts from fp32 to 16 bits. Casts to wider types run an
-    unvectorised kernel, bound by elements, and so does what is transposed, expanded or strided; both together are
-    slower still.
+    unvectorised kernel, bound by elements, and so does what is expanded or strided; both together are slower still, and
+    slowest what is turned.
     """
     if "direction" in s.arguments or not s.inputs:
         return transfer(s)
@@ -116,8 +117,9 @@ def copy(s: Signature) -> list[Op]:
         if same or narrows:
             return [kernel(name(s), stream=moved, chained=just_written([source]))]
         return [kernel(name(s), strided=elements, moved=moved)]
-    if same:
-        return [kernel(name(s), strided=elements, moved=moved)]
+    across = TURNED * turned([target, source], target.shape)
+    if same or across:
+        return [kernel(name(s), strided=elements * max(across, 1.0), moved=moved)]
     return [kernel(name(s), mixed=elements, moved=moved)]
 
 

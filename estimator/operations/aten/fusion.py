@@ -38,6 +38,9 @@ SAFE_SOFTMAX_GELUS = 22.0
 """GELUs of an element that a compiled softmax with dropout and a mask costs beside its draw: rows of 256 take 37.9 ps
 an element on an H100 and 35.7 on an H200, whose memory is faster. Of what these cycles are made is not known."""
 
+SHORT_LIVED = 16
+"""Calls within which a result that nobody reads is gone, as attention's weights that a library gives beside."""
+
 PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
 """Products whose operands a compiler copies into rows that a matrix unit can fetch (torch._inductor, pad_mm)."""
 
@@ -119,6 +122,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
     groups: list[_Group] = []
     copies: dict[Operand, dict[Signature, int]] = {}
     padded: dict[tuple[int, str], int] = {}
+    unread = _unread(found, phases)
     state = ("", -1)
     for index, call in enumerate(found.calls):
         if call.kind != "kernel" or not call.compiled or (phases[index], call.stream) != state:
@@ -141,6 +145,11 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
                 _pad(s, index, padded, joined)
             continue
         outputs = results_of(s)
+        if index in unread:  # which a compiler leaves out
+            joined.kernels[index] = []
+            joined.unwritten.add(index)
+            joined.inner |= {(one, index) for one in outputs}
+            continue
         source = s.inputs[0] if s.inputs else None
         casts = source is not None and any(one.dtype != source.dtype for one in outputs)
         if casts and source in copies and kernels_of_table(s.op) is elementwise.copy:
@@ -159,6 +168,24 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
     _close(groups, joined)
     _write_what_is_read_later(joined)
     return joined
+
+
+def _unread(found: OpList, phases: Sequence[str]) -> set[int]:
+    """Compiled calls whose only result dies within their region without having been read."""
+    unread: set[int] = set()
+    for one in found.storages:
+        if one.born < 0 or not one.born < one.died < min(one.born + SHORT_LIVED, len(found.calls)):
+            continue
+        between = found.calls[one.born : one.died + 1]
+        inside = all(call.kind == "kernel" and call.compiled for call in between)
+        outputs = found.of(between[0]).outputs
+        if not inside or len(outputs) != 1 or phases[one.born] != phases[one.died]:
+            continue
+        made = count(outputs[0]), outputs[0].dtype
+        read = {(count(each), each.dtype) for call in between[1:] for each in found.of(call).inputs}
+        if int(moved_bytes(outputs[0])) == one.bytes and fusible(found.of(between[0]).op) and made not in read:
+            unread.add(one.born)
+    return unread
 
 
 def _write_what_is_read_later(joined: Joined) -> None:

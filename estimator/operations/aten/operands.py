@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from estimator.operations.elementwise import walked_dimensions
+from estimator.operations.elementwise import TURNED, walked_dimensions
 from estimator.operations.op import Chained, Op
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
@@ -116,8 +116,18 @@ def elementwise(
         return [kernel(name, mixed=elements, moved=moved, flops=elements)]
     if lie_alike(operands, shape):
         return [kernel(name, stream=moved, chained=just_written(inputs), flops=elements)]
-    weighed = elements * walked_dimensions(dimensions(operands, shape))
-    return [kernel(name, strided=weighed, moved=moved, flops=elements)]
+    weighed = max(walked_dimensions(dimensions(operands, shape)), TURNED * turned(operands, shape))
+    return [kernel(name, strided=elements * weighed, moved=moved, flops=elements)]
+
+
+SECTOR_BYTES = 32.0
+"""What a GPU's caches fetch at once."""
+
+
+def turned(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:
+    """How many operands step over whole sectors along the dimension that a kernel walks first."""
+    steps, order = _walk(operands, shape)
+    return sum(strides[order[0]] * width(one) >= SECTOR_BYTES for one, strides in zip(operands, steps, strict=True))
 
 
 def just_written(inputs: Sequence[Operand]) -> Chained:
@@ -135,6 +145,13 @@ def dimensions(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:
     Ordered and joined as TensorIterator does (aten/src/ATen/TensorIterator.cpp, ``reorder_dimensions``,
     ``coalesce_dimensions``).
     """
+    steps, order = _walk(operands, shape)
+    joins = sum(all(one[fast] * shape[fast] == one[slow] for one in steps) for fast, slow in pairwise(order))
+    return len(order) - joins
+
+
+def _walk(operands: Sequence[Operand], shape: tuple[int, ...]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Strides of the operands along ``shape``, and its dimensions, the one that is walked first at the front."""
     steps = [_steps(one, len(shape)) for one in operands]
     order: list[int] = []
     for inner in reversed([index for index, size in enumerate(shape) if size != 1]):
@@ -146,8 +163,7 @@ def dimensions(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:
             elif outer_first:
                 break
         order.insert(place, inner)
-    joins = sum(all(one[fast] * shape[fast] == one[slow] for one in steps) for fast, slow in pairwise(order))
-    return len(order) - joins
+    return steps, order
 
 
 def _steps(one: Operand, rank: int) -> tuple[int, ...]:

@@ -185,8 +185,9 @@ def convolution(s: Signature) -> list[Op]:
     entering, weight = s.inputs[:2]
     leaving = s.outputs[0] if s.outputs else entering
     ops = _implicit(s, entering, weight, leaving)
-    if len(s.inputs) > 2:
-        ops += elementwise("convolution bias", [leaving], [leaving])
+    if len(s.inputs) > 2 < len(leaving.shape):  # which torch adds behind cuDNN's kernel, a number for each channel
+        bias = Operand(shape=(1, leaving.shape[1], *(1,) * (len(leaving.shape) - 2)), dtype=leaving.dtype)
+        ops += elementwise("convolution bias", [leaving, bias], [leaving])
     return ops
 
 

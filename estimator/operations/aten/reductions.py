@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from estimator.operations.aten.operands import (
     count,
+    elementwise,
     is_contiguous,
     just_written,
     kernel,
@@ -204,8 +206,16 @@ def norm(s: Signature) -> list[Op]:
     moved = moved_bytes(entering) + moved_bytes(leaving)
     length = _length(entering)
     rows = norm_rows(count(entering) / length, length, RMS_NORM_ROWS if "rms" in s.op else LAYER_NORM_ROWS)
-    return [kernel(name(s), stream=moved, reduced=moved, rows=rows, chained=just_written([entering]),
-                   flops=7.0 * count(entering))] if moved else []  # fmt: skip
+    own = kernel(name(s), stream=moved, reduced=moved, rows=rows, chained=just_written([entering]),
+                 flops=7.0 * count(entering))  # fmt: skip
+    return [*_laid_out(s, entering), own] if moved else []
+
+
+def _laid_out(s: Signature, entering: Operand) -> list[Op]:
+    """The copy that torch's layer norm makes of what it is given, both ways, where that is not contiguous."""
+    if "layer_norm" not in s.op or is_contiguous(entering):
+        return []
+    return elementwise(f"{name(s)}: contiguous", [entering], [replace(entering, strides=None)])
 
 
 def norm_backward(s: Signature) -> list[Op]:
@@ -217,8 +227,9 @@ def norm_backward(s: Signature) -> list[Op]:
     length = _length(entering)
     rows = count(entering) / length
     moved = norm_reads(both / rows) * both + moved_bytes(entering)
-    ops = [kernel(name(s), stream=moved, reduced=moved, rows=norm_rows(rows, length, NORM_GRADIENT_ROWS),
-                  chained=just_written([gradient]), flops=8.0 * count(entering))]  # fmt: skip
+    ops = _laid_out(s, entering)
+    ops += [kernel(name(s), stream=moved, reduced=moved, rows=norm_rows(rows, length, NORM_GRADIENT_ROWS),
+                   chained=just_written([gradient]), flops=8.0 * count(entering))]  # fmt: skip
     if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
         walked, walkers = norm_walk(rows, length, RMS_NORM_TILE if "rms" in s.op else 1.0)
         ops.append(kernel(f"{name(s)}: weights", stream=both, walked=walked, walkers=walkers, load="norm_tile_s",

@@ -3,6 +3,11 @@
 import pytest
 
 from estimator.cost.attention import attention_s
+from estimator.cost.efficiency import efficiencies_for
+from estimator.cost.price import price
+from estimator.operations.aten import kernels_of
+from estimator.scenario import catalog
+from estimator.scenario.op_list import Operand, Signature
 
 HALF_WIDTH = 60.0
 HEADS, LENGTH, WIDTH = 1320, 4096, 128
@@ -47,6 +52,22 @@ def test_forward_takes_whole_tiles_of_queries_and_backward_only_of_keys():
 def test_kernels_are_built_for_multiples_of_64(width, as_wide):
     assert seconds(head_dim=float(width)) == pytest.approx(seconds(head_dim=float(as_wide)))
     assert seconds(head_dim=float(width), tile=1.0) < seconds(head_dim=float(as_wide), tile=1.0)
+
+
+def test_flash_attention_is_built_for_multiples_of_32():
+    """40 images, 8 heads of 24, 4,096 positions, five times these and five times 77 keys: 19.25 ms on an H100."""
+    chip = catalog.chip("h100-sxm")
+    whole_s = 0.0
+    for keys in (4096, 77):
+        q, k = (Operand(shape=(40, 8, length, 24), dtype="bfloat16") for length in (4096, keys))
+        named = {"backend": "flash"}
+        flash = Signature(
+            op="aten::_scaled_dot_product_flash_attention", inputs=(q, k, k), outputs=(q,), arguments=named
+        )
+        (op,) = kernels_of(flash)
+        whole_s += 5 * price(op, chip, efficiencies_for(chip, None)).seconds
+    assert whole_s == pytest.approx(19.25e-3, rel=0.06)
+    assert seconds(head_dim=24.0, built_for=32.0) < seconds(head_dim=32.0) == pytest.approx(seconds(head_dim=64.0))
 
 
 def test_rows_cost_clocks_beside_their_scores():

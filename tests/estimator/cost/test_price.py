@@ -64,8 +64,8 @@ def test_products_apart_take_as_long_as_each_alone():
 def test_kernels_apart_end_as_often_as_there_are():
     h100 = efficiencies(H100.efficiency)
     together, apart = (
-        price(kernels("quantisation", "", "forward", elements=1e8, stream=4, batch=16.0, apart=it), H100, h100)
-        for it in (False, True)
+        price(kernels("quantisation", "", "forward", elements=1e8, stream=4, times=times), H100, h100)
+        for times in (1.0, 16.0)
     )
     assert apart.seconds - together.seconds == pytest.approx(15 * h100.kernel_tail_s)
 

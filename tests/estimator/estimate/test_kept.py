@@ -15,6 +15,16 @@ WEIGHT = Operand(shape=(WIDTH, WIDTH), dtype="bfloat16")
 
 def saved(*steps):
     """(Born, bytes, died) of what is in memory, of (phase, op, inputs, output, died), all of one compiled region."""
+    found = listed(*steps)
+    phases = [one[0] for one in steps]
+    by = fused(found, phases)
+    return [
+        (one.born, one.bytes, one.died) for one in kept(found, phases, by.inner, by.flow, ends=by.ends, same=by.same)
+    ]
+
+
+def listed(*steps):
+    """The list of (phase, op, inputs, output, died), all of one compiled region."""
     signatures = tuple(Signature(op=f"aten::{op}", inputs=i, outputs=(o,)) for _, op, i, o, _ in steps)
     calls = tuple(
         Call(kind="kernel", signature=at, phase=phase, module=-1, compiled=True) for at, (phase, *_) in enumerate(steps)
@@ -23,12 +33,13 @@ def saved(*steps):
         Storage(bytes=ROWS * WIDTH * (4 if one.dtype == "float32" else 2), born=at, died=died)
         for at, (*_, one, died) in enumerate(steps)
     )
-    found = OpList(source="trace", program="", chip="", signatures=signatures, calls=calls, storages=storages)
-    phases = [one[0] for one in steps]
-    by = fused(found, phases)
-    return [
-        (one.born, one.bytes, one.died) for one in kept(found, phases, by.inner, by.flow, ends=by.ends, same=by.same)
-    ]
+    return OpList(source="trace", program="", chip="", signatures=signatures, calls=calls, storages=storages)
+
+
+def moved_by_kernels(*steps):
+    """Bytes of each kernel that a compiler makes, in order."""
+    by = fused(listed(*steps), [one[0] for one in steps])
+    return [op.bytes for at in sorted(by.kernels) for op in by.kernels[at]]
 
 
 def test_a_sum_over_layers_is_saved_in_its_own_type():
@@ -186,3 +197,47 @@ def test_of_passes_that_accumulate_each_keeps_its_own_until_its_backward():
     assert each[0] == each[1]
     assert (0, NARROW_BYTES, 6) in each[0]
     assert 1 not in [born for born, _, _ in each[0]], "what a product left is enough in each pass"
+
+
+def test_what_is_saved_anyway_is_enough_for_what_it_drops_out():
+    """Attention's weights of a softmax with dropout, which a product reads and backward casts."""
+    square = Operand(shape=(WIDTH, WIDTH), dtype="float32")
+    steps = [
+        ("forward", "mm", (WIDE, square), WIDE, 2),
+        ("forward", "_softmax", (WIDE,), WIDE, 8),
+        ("forward", "mul", (WIDE,), WIDE, 7),
+        ("forward", "mm", (WIDE, square), WIDE, 4),
+        ("backward", "neg", (NARROW,), NARROW, 7),
+        ("backward", "_to_copy", (WIDE,), NARROW, 7),
+        ("backward", "mm", (NARROW, NARROW), WEIGHT, 7),
+        ("backward", "_softmax_backward_data", (WIDE, WIDE), WIDE, 8),
+    ]
+    found = saved(*steps)
+    assert (1, WIDE_BYTES, 8) in found
+    assert [one for one in found if one[0] in (2, 3)] == [(2, WIDE_BYTES, 4), (3, WIDE_BYTES, 4)]
+
+
+def test_what_nobody_reads_is_not_computed():
+    steps = [
+        ("forward", "_softmax", (WIDE,), WIDE, 4),
+        ("forward", "_to_copy", (WIDE,), NARROW, 3),
+        ("forward", "mm", (WIDE, WIDE), WIDE, 4),
+        ("forward", "neg", (WIDE,), WIDE, 4),
+        ("backward", "neg", (WIDE,), WIDE, 5),
+    ]
+    assert 1 not in [born for born, _, _ in saved(*steps)]
+    assert moved_by_kernels(*steps)[0] == 2 * WIDE_BYTES, "the softmax is written, its cast is not"
+
+
+def test_rows_of_a_table_are_saved_where_backward_reads_what_is_made_of_them():
+    table, places = Operand(shape=(1000, WIDTH), dtype="bfloat16"), Operand(shape=(ROWS,), dtype="int64")
+    steps = [
+        ("forward", "embedding", (table, places), NARROW, 6),
+        ("forward", "_to_copy", (NARROW,), WIDE, 6),
+        ("forward", "pow", (WIDE,), WIDE, 4),
+        ("forward", "_to_copy", (WIDE,), NARROW, 5),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 6),
+        ("backward", "mul", (WIDE,), WIDE, 6),
+        ("backward", "neg", (WIDE,), WIDE, 7),
+    ]
+    assert (0, NARROW_BYTES) in [(born, size) for born, size, died in saved(*steps) if died >= 6]

@@ -26,10 +26,10 @@ from runners.model import transformer as measured
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-LLAMA = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "ffn": 704, "vocab": 1024}
-CS336 = {"layers": 3, "hidden": 384, "heads": 6, "ffn": 1536, "vocab": 2000}
+LLAMA = {"layers": 2, "hidden": 256, "heads": 8, "kv_heads": 2, "ffn": 704, "vocab": 1024}
+CS336 = {"layers": 2, "hidden": 384, "heads": 6, "ffn": 1536, "vocab": 2000}
 GPT2 = {
-    "layers": 3,
+    "layers": 2,
     "hidden": 256,
     "heads": 4,
     "ffn": 1024,
@@ -189,7 +189,7 @@ def test_what_is_kept_by_op_runs_and_stays_as_torch_has_it(monkeypatch, model, p
 
 MEMORY_CASES = [
     (LLAMA, "fp32", "eager", "none", 256),
-    (LLAMA, "bf16", "eager", "none", 256),
+    ({**LLAMA, "layers": 4}, "bf16", "eager", "none", 256),  # of fewer blocks, what one of them passes on weighs more
     (CS336, "fp32", "eager", "none", 128),
     (CS336, "fp32", "eager", "none", 512),
     (CS336, "fp32", "sdpa", "none", 512),
@@ -203,7 +203,7 @@ MEMORY_CASES = [
     (GPT2, "bf16", "eager", "none", 512),
     ({**GPT2, "activation": "gelu"}, "bf16-amp", "sdpa", "none", 512),
     (QWEN3, "fp32", "eager", "none", 256),
-    (QWEN3, "bf16", "eager", "none", 256),
+    ({**QWEN3, "layers": 4}, "bf16", "eager", "none", 256),
 ]
 
 

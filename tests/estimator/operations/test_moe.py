@@ -102,8 +102,10 @@ def test_who_says_how_experts_run_is_heard(compiled, experts, launches):
     ],
 )
 def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all(framework, experts, apart):
-    ops = [op for op in ops_of(framework=framework, experts=experts) if op.kind == "gemm" and op.batch > 1]
-    assert len(ops) == 6
+    # Of ranks with an expert each, too: what runs does not hang on how many there are.
+    ops = ops_of(framework=framework, experts=experts) + ops_of(plan={"ep": 8}, framework=framework, experts=experts)
+    ops = [op for op in ops if op.kind == "gemm" and op.name.startswith("expert ")]
+    assert len(ops) == 12
     assert {op.apart for op in ops} == {apart}
     torchs = not apart and framework != "xla"
     assert {op.grouped for op in ops} == {torchs}
@@ -112,10 +114,10 @@ def test_experts_are_multiplied_one_after_another_where_no_kernel_takes_them_all
 def test_experts_are_quantised_one_after_another_where_they_are_multiplied_so():
     def batches(**training):
         ops = ops_of(precision="fp8", framework="megatron", **training)
-        return {(op.batch, op.apart) for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
+        return {op.batch for op in ops if op.name.startswith("expert ") and "quantisation" in op.name}
 
-    assert batches() == {(8, True)}
-    assert batches(experts="grouped") == {(8, False)}
+    assert batches() == {8}
+    assert batches(experts="grouped") == {1}
 
 
 def test_the_router_is_not_multiplied_in_fp8():

@@ -9,7 +9,7 @@ import pytest
 
 from estimator.scenario import catalog
 from estimator.scenario.hardware import PEAK_FIELD, Chip
-from estimator.scenario.problems import InputProblems
+from estimator.scenario.problems import LISTED, InputProblems
 
 KINDS = ("models", "chips", "links")
 FILES = [path for kind in KINDS for path in sorted((catalog.ROOT / kind).glob("*.toml"))]
@@ -284,6 +284,7 @@ def test_a_name_that_is_near_none_is_told_where_they_are_listed():
         catalog.model("!")
     (problem,) = caught.value.problems
     assert problem.remedy == f"Choose one of its {len(catalog.entries('models'))}; headroom catalog models lists them."
+    assert problem.remedy_kind == LISTED
 
 
 def test_a_cpu_that_was_not_measured_is_no_misspelling(monkeypatch):

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from estimator.scenario import catalog
-from runners.program import autocast
+from runners.program import autocast, fake
 from runners.program.attention import Asked, backend
 from runners.program.chip import CAPABILITIES, capability
 from runners.program.command import NO_CUDA
 from runners.program.ddp import buckets
 from runners.program.distributed import _patch_propagation, _told_once
+from runners.program.tensors import given_tensors
 
 HOPPER, AMPERE, VOLTA = (9, 0), (8, 0), (7, 0)
 
@@ -135,3 +136,20 @@ def test_a_torch_whose_dtensor_propagates_otherwise_is_left_as_it_is():
     _patch_propagation(SimpleNamespace(recorder=SimpleNamespace(unrecorded=lambda: "fakes of its own")), sharding)
     assert sharding.detect_fake_mode() == "fakes of its own"
     assert not hasattr(sharding, "_propagate_use_strided_shard_flag")
+
+
+def test_a_mode_finds_the_rule_that_a_library_has_for_it_when_it_comes(monkeypatch):
+    registry = torch._library.simple_registry
+    monkeypatch.setattr(registry, "find_torch_dispatch_rule", registry.find_torch_dispatch_rule)
+    fake._keep_rules()
+    op, mode = torch.ops.aten.mm.default, type("Mode", (), {})
+    assert registry.find_torch_dispatch_rule(op, mode) is None
+    ours = registry.singleton.find(op.__qualname__).torch_dispatch_rules.register(mode, print)
+    assert registry.find_torch_dispatch_rule(op, mode) is print
+    ours.destroy()
+    assert registry.find_torch_dispatch_rule(op, mode) is None
+
+
+def test_tensors_of_an_op_are_its_lists_too_but_for_sizes():
+    one, two = torch.empty(1), torch.empty(2)
+    assert list(map(id, given_tensors(([1, 2], [None, one], 3.0), {"other": (two,)}))) == [id(one), id(two)]

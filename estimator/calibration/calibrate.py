@@ -45,12 +45,13 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "mixed kernels": ("mixed_elements_per_unit_cycle",),
     "optimizer": ("optimizer_tail_s",),
     "copies to the host": ("host_link_frac",),
+    "copies of pageable memory": ("host_pageable_bytes_per_s",),
 }  # fmt: skip
 """Which constants the points of a group may determine; a group is fitted with what those before it gave."""
 
 ORDER = (
     "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
-    "copies to the host",
+    "copies to the host", "copies of pageable memory",
     "products", "tf32 products", "fp32 products", "unaligned products", "products in pairs",
     "products in fours", "attention", "fp32 attention",
 )  # fmt: skip

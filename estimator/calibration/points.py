@@ -22,7 +22,7 @@ GROUPS = (
     "products", "tf32 products", "fp32 products", "unaligned products",
     "products in pairs", "products in fours", "attention", "fp32 attention",
     "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
-    "copies to the host",
+    "copies to the host", "copies of pageable memory",
 )  # fmt: skip
 """What is fitted and scored together."""
 
@@ -113,7 +113,7 @@ def _group(op: Op) -> str:
     if op.kind == "attention":
         return "fp32 attention" if op.precision in ("fp32", "tf32") else "attention"
     if op.kind == "transfer":
-        return "copies to the host"
+        return "copies of pageable memory" if op.efficiency == "host_pageable_bytes_per_s" else "copies to the host"
     if op.category == Category.OPTIMIZER:
         return "optimizer"
     if any(word in op.name for word in COMPUTED):
@@ -247,6 +247,9 @@ def _copy(row: Mapping[str, Any]) -> Signature | None:
         return Signature(op="aten::copy_", inputs=(one, one), outputs=(one,))
     if row["op"] in ("pinned-device", "device-pinned"):
         return Signature(op="aten::copy_", inputs=(one,), outputs=(one,), arguments={"direction": row["op"]})
+    if row["op"] in ("host-device", "device-host"):
+        arguments = {"direction": row["op"], "host": "pageable"}
+        return Signature(op="aten::copy_", inputs=(one,), outputs=(one,), arguments=arguments)
     return None
 
 

@@ -150,6 +150,7 @@ class Efficiencies:
     contention_frac: float
     contention_megatron_frac: float
     host_link_frac: float
+    host_pageable_bytes_per_s: float
     host_memory_bytes_per_s: float
     workspace_bytes: float
     allocator_frac: float
@@ -295,6 +296,8 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "mixed_elements_per_unit_cycle": 1e6,
         "looped_softmax_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,
+        # The link bounds every copy
+        "host_pageable_bytes_per_s": 1e12,
     }
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)

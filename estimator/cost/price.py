@@ -265,7 +265,12 @@ def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
 
 
 def _transfer(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    """Bytes over the link to host memory; over the device's own where the chip has none or it is unknown."""
-    rate = chip.host_bytes_per_s * efficiencies.host_link_frac or chip.memory_bytes_per_s
+    """Bytes over the link to host memory; over the device's own where the chip has none or it is unknown.
+
+    Pageable memory the host copies itself, into buffers of the driver: slower than any link.
+    """
+    rate: Number = chip.host_bytes_per_s * efficiencies.host_link_frac or chip.memory_bytes_per_s
+    if op.efficiency == "host_pageable_bytes_per_s":
+        rate = minimum(rate, efficiencies.host_pageable_bytes_per_s)
     seconds = op.bytes / rate
     return Priced(op=op, seconds=seconds, executed_flops=0.0, compute_s=0.0, memory_s=seconds, launch_s=0.0)

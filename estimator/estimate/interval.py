@@ -41,7 +41,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_step_s", "host_start_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
                       "contention_megatron_frac",
-                      "host_link_frac", "host_memory_bytes_per_s"),
+                      "host_link_frac", "host_pageable_bytes_per_s", "host_memory_bytes_per_s"),
 }  # fmt: skip
 """Efficiencies that err together; the interval adds the groups' effects in quadrature."""
 

@@ -237,7 +237,7 @@ def _follows(op: Op) -> str:
         return UNALIGNED.get(op.fetched) or product_efficiency(op.precision)
     if op.kind == "attention":
         return "attention_vector_frac" if op.precision in ("fp32", "tf32") else op.efficiency
-    return "host_link_frac" if op.kind == "transfer" else "memory_frac"
+    return op.efficiency if op.kind == "transfer" else "memory_frac"
 
 
 def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:

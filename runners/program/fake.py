@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parallel import scatter_gather
 from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from estimator.scenario.problems import InputProblems, Problem
 from runners.program import (
@@ -180,7 +181,7 @@ def _patch_devices(route: Route) -> None:
         for name in ("multiprocessing_context", "worker_init_fn", "prefetch_factor", "persistent_workers", "timeout"):
             kwargs.pop(name, None)
         self._asked_for_workers = bool(kwargs.get("num_workers"))
-        kwargs.update(num_workers=0, pin_memory=False)
+        kwargs.update(num_workers=0)
         begin(self, dataset, **kwargs)
 
     iterate = dataloader.__iter__
@@ -188,7 +189,10 @@ def _patch_devices(route: Route) -> None:
     following = iterator.__next__
 
     def batches(self: Any) -> Any:
+        pins = self.pin_memory
+        self.pin_memory = False
         made: Any = iterate(self)
+        self.pin_memory = made._pins = pins
         made._elsewhere = getattr(self, "_asked_for_workers", False)
         return made
 
@@ -197,6 +201,8 @@ def _patch_devices(route: Route) -> None:
         route.recording.assume(LOADS)
         before = route.recording.dispatches
         found = following(self)
+        if getattr(self, "_pins", False):
+            found = pin_memory(found)  # type: ignore[no-untyped-call]
         if getattr(self, "_elsewhere", False):
             route.recording.dispatches = before
         return found

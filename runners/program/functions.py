@@ -72,6 +72,13 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
     def itself(func: Any, args: Any, kwargs: Any) -> Any:
         return args[0]
 
+    def pin(func: Any, args: Any, kwargs: Any) -> Any:
+        recording.pinned.add(args[0])
+        return args[0]
+
+    def is_pinned(func: Any, args: Any, kwargs: Any) -> bool:
+        return recording.pinned.has(args[0])
+
     def built(func: Any, args: Any, kwargs: Any) -> Any:
         target = inward_named(kwargs).get("device")
         rest = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory")}
@@ -185,9 +192,9 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.device.__get__: told,
         tensor.is_cuda.__get__: is_cuda,
         tensor.cuda: cuda,
-        tensor.pin_memory: itself,
+        tensor.pin_memory: pin,
         tensor.share_memory_: itself,
-        tensor.is_pinned: no,
+        tensor.is_pinned: is_pinned,
         tensor.new_tensor: new_tensor,
         tensor.numpy: as_array,
         tensor.__array__: as_array,

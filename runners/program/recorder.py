@@ -118,7 +118,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = given_tensors(args, kwargs)
         inputs = [tensor for tensor in tensors if is_on_device(tensor)]
         on_device = bool(inputs)
-        if kwargs.get("pin_memory"):  # which asks for an accelerator's memory of the host
+        pins = kwargs.get("pin_memory")
+        if pins:  # which asks for an accelerator's memory of the host
             kwargs = {**kwargs, "pin_memory": False}
         device = kwargs.get("device")
         if device is not None and device.type in ("cuda", DEVICE):
@@ -128,9 +129,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not on_device:
             if func is aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
                 return placeholders.scalar(self.recording, args[0])
-            if any(type(tensor) is FakeTensor for tensor in tensors) or schema.makes_large(args):
-                return self._on_fakes(func, types, args, kwargs)
-            return func(*args, **kwargs)
+            faked = any(type(tensor) is FakeTensor for tensor in tensors) or schema.makes_large(args)
+            made = self._on_fakes(func, types, args, kwargs) if faked else func(*args, **kwargs)
+            if pins:
+                self.recording.pinned.add(made)
+            return made
         if kwargs.get("generator") is not None:
             kwargs = {**kwargs, "generator": None}
         special = _SPECIAL.get(id(func))

@@ -17,6 +17,7 @@ from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, W
 from estimator.scenario.problems import Problem
 from runners.program import varying
 from runners.program.modules import ModulePaths
+from runners.program.pinned import Pinned
 from runners.program.storages import Storages
 
 
@@ -34,6 +35,7 @@ class Recording:
         self.steps = steps
         self.calls: list[Call] = []
         self.storages = Storages(lambda: len(self.calls))
+        self.pinned = Pinned()
         self.modules = ModulePaths(self._at_root)
         self.streams = ["default"]
         self.stream = 0

@@ -124,11 +124,15 @@ def copy(s: Signature) -> list[Op]:
 
 
 def transfer(s: Signature) -> list[Op]:
-    """Bytes between host and device."""
+    """Bytes between host and device; a list of before says nothing of the host's memory, which is then pinned."""
     moved = total_bytes(s.outputs or s.inputs)
     if moved == 0:
         return []
-    return [Op(name=name(s), layer="", phase="forward", category=Category.OTHER, kind="transfer", bytes=moved)]
+    rate = "host_pageable_bytes_per_s" if s.arguments.get("host") == "pageable" else "host_link_frac"
+    return [
+        Op(name=name(s), layer="", phase="forward", category=Category.OTHER, kind="transfer", bytes=moved,
+           efficiency=rate)
+    ]  # fmt: skip
 
 
 def padded(s: Signature) -> list[Op]:

@@ -409,3 +409,24 @@ def test_an_optimizer_of_dtensors_has_each_layout_worked_out_anew_for_its_step_s
 
     assert host_s(1) == pytest.approx(2.0)
     assert host_s(0) == host_s(1, compiled=True) == 0
+
+
+def test_a_copy_of_pageable_memory_keeps_host_and_device_waiting_and_one_of_pinned_memory_neither():
+    images = Operand(shape=(128, 3, 224, 224), dtype="uint8")
+    rows = Operand(shape=(4096, 4096), dtype="bfloat16")
+    product = Signature(op="aten::mm", inputs=(rows, rows), outputs=(rows,))
+
+    def step_s(awaited: bool, **said: str) -> float:
+        sent = Signature(op="aten::_to_copy", outputs=(images,), arguments={"direction": "HtoD", **said})
+        copy = Call(kind="kernel", signature=0, stream=1)
+        waits = (Call(kind="sync", waits_for=1),) if awaited else ()
+        work = (Call(kind="kernel", signature=1, phase="forward"),) * 20
+        calls = (Call(kind="sync"), copy, *waits, *work)
+        found = OpList(source="trace", program="p", calls=calls, signatures=(sent, product), chip="h200-sxm",
+                       streams=("default", "copies"))  # fmt: skip
+        return estimate_op_list(found, cluster_for(found)).step_time_s
+
+    pinned_s, pageable_s = step_s(False), step_s(True, host="pageable")
+    copied_s = 128 * 3 * 224 * 224 / efficiencies("hopper").host_pageable_bytes_per_s
+    assert pageable_s - pinned_s == pytest.approx(copied_s, rel=0.05)
+    assert pinned_s < step_s(True) < pageable_s

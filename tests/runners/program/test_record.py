@@ -400,3 +400,25 @@ def test_the_backward_of_a_compiled_region_runs_under_its_autocast(traced):
     )
     assert forward == {"float32"}
     assert backward == {"bfloat16"}
+
+
+def test_pageable_memory_is_said_and_holds_the_host_as_what_blocks_does(traced):
+    found = traced(PROGRAMS / "sends.py")
+    copies = {}
+    for call, after in zip(found.calls, found.calls[1:], strict=False):
+        if call.kind == "kernel" and "direction" in (said := found.of(call)).arguments:
+            (moved,) = said.inputs or said.outputs
+            copies[moved.shape] = (said.arguments.get("host", ""), after.kind == "sync")
+    wide = 1 << 15
+    assert copies == {
+        (wide,): ("pageable", True),
+        (8,): ("pageable", False),  # goes along with its launch
+        (8, 2): ("pageable", True),
+        (wide, 1): ("", False),
+        (wide, 2): ("", False),
+        (4, wide): ("", False),
+        (wide - 1, 1): ("", True),
+        (wide - 1, 2): ("pageable", True),  # cast on the host first
+        (3, wide): ("", False),
+        (5, wide): ("pageable", True),
+    }

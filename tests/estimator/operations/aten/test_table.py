@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import efficiencies, efficiencies_for
+from estimator.cost.efficiency import efficiencies, efficiencies_for, ideal
 from estimator.cost.price import price
 from estimator.operations.aten import TABLE, is_known, kernels_of, workspace_bytes_of
 from estimator.operations.aten.operands import broadcast, dimensions
@@ -264,6 +264,11 @@ def test_what_the_host_sends_goes_over_its_link():
     assert price(found, CHIP, E).seconds == pytest.approx(
         found.bytes / (CHIP.host_bytes_per_s * E.host_link_frac)
     )  # fmt: skip
+    pageable = one("aten::_to_copy", out=tensor(64, 3, 224, 224), direction="HtoD", host="pageable")
+    assert price(pageable, CHIP, E).seconds == pytest.approx(found.bytes / E.host_pageable_bytes_per_s)
+    slow = replace(CHIP, host_bytes_per_s=1e9)
+    assert price(pageable, slow, E).seconds == price(found, slow, E).seconds, "no faster than its link"
+    assert price(pageable, CHIP, ideal(E)).seconds == price(found, CHIP, ideal(E)).seconds
 
 
 def test_a_multi_tensor_op_launches_once_for_320_chunks_or_its_most_tensors():

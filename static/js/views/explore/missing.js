@@ -68,7 +68,11 @@ export function createMissing(changed) {
       if (key === shown) return;
       shown = key;
       boxes.clear();
-      element.replaceChildren(...names.map((name) => boxOf(name, label || id, fields[name === "model" ? "model.name" : `training.${name}`]?.value)));
+      element.replaceChildren(
+        ...names.map((name) =>
+          boxOf(name, label || id, fields[name === "model" ? "model.name" : `training.${name}`]?.value),
+        ),
+      );
     },
     /** What was answered, null as long as something lacks. @returns {Record<string, any> | null} */
     answers() {

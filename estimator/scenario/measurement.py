@@ -27,6 +27,8 @@ class Origin:
 
 
 BATCH_GUESSED = "batch-guessed"
+FIELD_GUESSED = "field-guessed"
+"""Code of a warning that the field of the scenario at ``where`` is guessed, as its trainer's default is."""
 """Code of the warning that says why the batch of a log may be another."""
 
 

@@ -55,10 +55,11 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: ProbesOptions = options_of(job.benchmark, job.options)
     suite = begin(job, report, 0, options.limit_s)
     cuda = suite.ranks.cuda
-    probes = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
+    small = options.small or not cuda  # all sizes take a CPU 20 minutes and more, and it takes no calibration
+    probes = [list(LADDERS[name](cuda, small)) for name in options.ladders if name in LADDERS]
     order = revisited([probe for turn in zip_longest(*probes) for probe in turn if probe is not None])
     library = "nccl" if cuda else "gloo"
-    sizes = SIZES_BYTES[library][: 2 if options.small else None]
+    sizes = SIZES_BYTES[library][: 2 if small else None]
     world = suite.ranks.world_size
     cells = [(library, world, kind, size) for size in apart_first(sizes) for kind in COLLECTIVES]
     if world == 1 or "collective" not in options.ladders:

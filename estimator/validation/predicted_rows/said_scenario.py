@@ -9,7 +9,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
-from estimator.scenario.measurement import BATCH_GUESSED, Measurement, scenario_run
+from estimator.scenario.measurement import BATCH_GUESSED, FIELD_GUESSED, Measurement, Warning, scenario_run
 from estimator.scenario.model import Model
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
@@ -33,8 +33,6 @@ UNSAID = "settings-unsaid"
 TABLE = "text/step-times"
 OF_NO_TRAINER = ("log/JSON lines", "log/columns", "log/loop", "tensorboard")
 """Logs of whoever wrote the loop: what they leave out of a plan is not known, as it is of a trainer's own defaults."""
-TRAINER_STATE = "log/Transformers"
-"""Of the Trainer's log the GPUs follow from its batches, but its state may name no batch of all."""
 
 
 def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal | None:
@@ -51,37 +49,53 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     named = chip or chip_of(measurement) or (likely[0]["chip"] if likely else "")
     why = next((one["why"] for one in likely if one["chip"] == named), "")
     lacking = [] if of_table else _lacking(measurement.scenario)
-    doubted = _doubted(measurement)
-    asked = [] if of_table else [*lacking, *_uncounted(measurement), *(["global_batch"] if doubted else [])]
+    guessed = _guessed(measurement)
+    named_only = isinstance(measurement.scenario.get("model"), str)  # sizes that were read are in no list to choose of
+    doubtful = ("model", "global_batch") if named_only else ("global_batch",)
+    doubted = [name for name in doubtful if WHERE[name] in guessed and name not in lacking]
+    asked = [] if of_table else [*lacking, *_uncounted(measurement), *doubted]
     if lacking or not named:
         unnamed = [] if named else ["chip"]
         reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *unnamed]])
-        fields = {} if of_table else _read(measurement.scenario) | doubted
+        fields = {} if of_table else _doubted(_read(measurement.scenario), guessed)
         if named and fields:
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
         return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed))
     if named == catalog.THIS_CPU and catalog.known("chips", named) is None:
-        return Proposal(fields=_read(measurement.scenario) | doubted, reason=NO_CPU, asked=(*asked, "chip"))
+        fields = _doubted(_read(measurement.scenario), guessed)
+        return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"))
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:
             scenario, said = scenario_of_text_row(measurement.rows[0], place), _of_row(measurement.rows[0])
         else:
-            scenario, said = _completed(measurement, place)
+            scenario, said = _fitting(measurement, place)
     except InputProblems as error:
         if unsaid:
             return Proposal(reason=f"{unsaid}.")
         problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
-        return Proposal(reason=f"What it says is no whole scenario: {problems}.")
+        fields = {} if of_table else _doubted(_read(measurement.scenario), guessed)
+        return Proposal(fields=fields, reason=f"What it says is no whole scenario: {problems}.")
     on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
     notes = tuple(f"Assumed: {words}." for words in place.assumed)
     found = scenario_to_json(scenario)
     return Proposal(
-        scenario=found, fields=_fields(scenario, said, on) | doubted, whole=True, notes=notes, asked=tuple(asked)
+        scenario=found,
+        fields=_doubted(_fields(scenario, said, on), {path: why for path, why in guessed.items() if path in said}),
+        whole=True,
+        notes=notes,
+        asked=tuple(asked),
     )
 
 
+WHERE = {
+    "model": "model.name",
+    "seq_len": "training.seq_len",
+    "global_batch": "training.global_batch",
+    "gpus": "plan.dp",
+}
+"""Which field of a proposal each of ``ASKABLE`` answers, but the chip."""
 WORDS = {"model": "model", "global_batch": "global batch", "seq_len": "sequence length", "chip": "GPU"}
 
 
@@ -93,17 +107,26 @@ def _lacking(said: Mapping[str, Any]) -> list[str]:
 
 
 def _uncounted(measurement: Measurement) -> list[str]:
-    """``gpus`` where a log of whoever wrote the loop, or a trainer's state, does not say how many; one is assumed."""
+    """``gpus`` where a log does not say how many; one is assumed."""
     plan = measurement.scenario.get("plan") or {}
     counted = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES)
-    return [] if counted or measurement.origin.format not in (*OF_NO_TRAINER, TRAINER_STATE) else ["gpus"]
+    return [] if counted else ["gpus"]
 
 
-def _doubted(measurement: Measurement) -> dict[str, Proposed]:
-    """The batch of a log where it may be that of each GPU or of all; {} where it is said whose it is."""
-    why = next((one.message for one in measurement.warnings if one.code == BATCH_GUESSED), "")
-    batch = (measurement.scenario.get("training") or {}).get("global_batch")
-    return {"training.global_batch": guess(batch, why)} if why and batch else {}
+def _guessed(measurement: Measurement) -> dict[str, str]:
+    """Fields that a log's reader guessed, with why: a batch that may be of each GPU or of all, a trainer's defaults."""
+    return {path: one.message for one in measurement.warnings if (path := _guessed_at(one))}
+
+
+def _guessed_at(warning: Warning) -> str:
+    if warning.code == FIELD_GUESSED:
+        return warning.where
+    return WHERE["global_batch"] if warning.code == BATCH_GUESSED else ""
+
+
+def _doubted(fields: Mapping[str, Proposed], guessed: Mapping[str, str]) -> dict[str, Proposed]:
+    """The fields, those that are guessed as guesses."""
+    return {path: guess(one.value, guessed[path]) if path in guessed else one for path, one in fields.items()}
 
 
 def _read(said: Mapping[str, Any]) -> dict[str, Proposed]:
@@ -121,7 +144,8 @@ def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measuremen
     """The measurement as its file would have it, had it said what somebody answers (``ASKABLE``, but its chip)."""
     said = measurement.device.get(READ) or ({} if "cluster" in measurement.scenario else measurement.scenario)
     plan, training = dict(said.get("plan") or {}), dict(said.get("training") or {})
-    if "global_batch" in answers and _doubted(measurement):
+    settled = {WHERE[name] for name in answers if name in WHERE}
+    if "global_batch" in answers and WHERE["global_batch"] in _guessed(measurement):
         plan.pop("micro_batch", None)  # which was that of each GPU under the other reading
     training |= {name: answers[name] for name in ("seq_len", "global_batch") if name in answers}
     world_size = int(answers.get("gpus", measurement.world_size))
@@ -129,13 +153,28 @@ def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measuremen
         plan["dp"] = max(world_size // math.prod(plan.get(axis, 1) for axis in AXES if axis != "dp"), 1)
     model = answers.get("model", said.get("model"))
     scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}
-    settled = (UNSAID, BATCH_GUESSED) if "global_batch" in answers else (UNSAID,)
-    warnings = tuple(one for one in measurement.warnings if one.code not in settled)
+    warnings = tuple(one for one in measurement.warnings if one.code != UNSAID and _guessed_at(one) not in settled)
     return replace(measurement, scenario=scenario, world_size=world_size, warnings=warnings)
 
 
 def _unsaid(lacking: list[str]) -> str:
     return f"The file does not say its {', '.join(lacking)}, which a prediction of its step needs"
+
+
+def _fitting(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str]]:
+    """The completed scenario, without those guesses of a plan that make it none; raise InputProblems."""
+    try:
+        return _completed(measurement, place)
+    except InputProblems:
+        kept = {
+            part: {name: value for name, value in said.items() if f"{part}.{name}" not in _guessed(measurement)}
+            if part == "plan"
+            else said
+            for part, said in measurement.scenario.items()
+        }
+        if kept == measurement.scenario:
+            raise
+        return _completed(replace(measurement, scenario=kept), place)
 
 
 def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str]]:

@@ -458,3 +458,11 @@ def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them
 )
 def test_what_is_offloaded_to_a_cpu_did_not_run_on_it(line, gpu):
     assert settings_before(["model: gpt2 | batch 8 | seq 512", line]).get("gpu") == gpu
+
+
+@pytest.mark.parametrize("said", ["d_model=1024 layers=12", "layers: 12, d_model: 1024", "layers 12 d_model=1024"])
+def test_the_name_of_a_width_is_no_model_s(tmp_path, said):
+    head = f"model: {said} heads=16 vocab=50304 seq_len=1024\nper_device_batch=8 world_size=8\n"
+    found = one(read(tmp_path, head + of_steps("step {} | step_time {} ms", (100, 71.2), (110, 70.9), (120, 71.0))))
+    model = found.scenario["model"]
+    assert (model["name"], model["hidden"], model["layers"]) == ("", 1024, 12)

@@ -47,7 +47,8 @@ _CPU = re.compile(
     r"^(?!.*\boffload(?![\w ]{0,20}[:= ]\s?(?:none|no|not|null|false|off|0)\b)).*\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE
 )
 """On what it ran; states that are offloaded are on a CPU as well, unless the line says that none are."""
-_MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})", re.IGNORECASE)
+_MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})(?![\w./-]|\s?[:=])", re.IGNORECASE)
+"""Not ``model: d_model=1024``, whose first word is a setting's."""
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)
 _PRECISION = re.compile(r"\b(?:precision|dtype|mixed_precision)\s?[:= ]\s?([\w-]{2,20})", re.IGNORECASE)
 _SHARDING = re.compile(r"\b(?:sharding|strategy)\s?[:= ]\s?([\w-]{2,40})", re.IGNORECASE)
@@ -99,7 +100,7 @@ def _said(line: str) -> dict[str, str]:
         said["gpu"] = CPU
     if (printed := _PARAMETERS.search(line)) and count(printed[1]):
         said[sizes.COUNT] = printed[1]
-    if named := _MODEL.search(line):
+    if (named := _MODEL.search(line)) and named[1].lower() not in _NAME_OF:
         said["model"] = named[1]
     else:
         subjects = [subject[1] for subject in _SUBJECT.finditer(line)]

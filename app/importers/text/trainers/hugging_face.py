@@ -10,6 +10,7 @@ from typing import Any
 
 from app.importers.text.trainers.log import ARGUMENT, Log, model_of, number, whole
 from app.importers.text.trainers.loop import longest_bar_s
+from app.importers.text.values.models import catalogue_key
 from estimator.scenario.measurement import Warning
 
 _ENTRY = re.compile(r"\{('(?:loss|train_runtime|eval_loss)':.{1,2000})\}")
@@ -17,7 +18,7 @@ _PAIR = re.compile(r"'(\w{1,60})': '?([-+\d.eE]{1,40})'?")
 _ARGUMENTS = re.compile(r"(?:\bTrainingArguments|\bSFTConfig)\(")
 _CONFIG = re.compile(r"[Cc]onfig (?!Generation)\w{0,60}Config \{\s*$")
 _SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size[^=]{0,60}|Gradient Accumulation steps"
-                   r"|Total optimization steps) = (\d[\d,]{0,14})")  # fmt: skip
+                   r"|Total optimization steps|Number of trainable parameters) = (\d[\d,]{0,14})")  # fmt: skip
 _CONFIG_LINES, _ARGUMENT_LINES = 200, 300
 _KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
          "train_tokens_per_second": "tokens_per_s", "step_tokens_per_second": "tokens_per_s",
@@ -30,16 +31,18 @@ def read(lines: Sequence[str]) -> Log | None:
     entries = [
         {name: number(text) for name, text in _PAIR.findall(hit[1])} for line in lines if (hit := _ENTRY.search(line))
     ]
-    if not entries:
-        return None
     said = {hit[1].split(" (")[0]: int(hit[2].replace(",", "")) for line in lines if (hit := _SAID.search(line))}
+    if not entries and not (said and longest_bar_s(lines)):
+        return None
     arguments = _arguments(lines)
     every = whole(arguments, {"logging_steps": "steps"}).get("steps")
     steps = said.get("Total optimization steps", 0)
     for at, entry in enumerate((one for one in entries if "loss" in one), 1):
         if every:
             entry["step"] = at * every
-    log = _log(entries, steps, arguments, said, model_of(_config(lines)))
+    # Of weights that are all trained the count tells the model; of adapters it is no model's.
+    model = model_of(_config(lines)) or catalogue_key(said.get("Number of trainable parameters", 0), "")
+    log = _log(entries, steps, arguments, said, model)
     return log if log.steps_s or (step_s := longest_bar_s(lines)) is None else _by_bar(log, step_s)
 
 
@@ -98,7 +101,7 @@ _NEAR_FRAC = 0.02
 
 def _log(
     entries: list[dict[str, float]], steps: int, arguments: Mapping[str, str], said: Mapping[str, int],
-    model: dict[str, Any],
+    model: str | dict[str, Any],
 ) -> Log:  # fmt: skip
     """Step times between entries that have the time since the start, else the mean of the whole run."""
     warnings: list[Warning] = []
@@ -136,13 +139,13 @@ def _log(
         warnings.append(Warning(code="no-step-time", message=message))
     batch = said.get("Total train batch size", 0)
     own = said.get("Instantaneous batch size per device", 0) * said.get("Gradient Accumulation steps", 1)
-    world = max(1, batch // own) if batch and own else 1
+    world = batch // own if batch and own and batch % own == 0 else 0
     length = _length(entries, steps, batch)
     return Log(
         rows=tuple(rows),
         steps_s=tuple(timed),
         scenario=_scenario(arguments, said, model, world, length),
-        world_size=world,
+        world_size=max(world, 1),
         warnings=tuple(warnings),
     )
 
@@ -178,24 +181,29 @@ def _config(lines: Sequence[str]) -> object:
 
 
 def _scenario(
-    arguments: Mapping[str, str], said: Mapping[str, int], model: dict[str, Any], world: int, length: int
+    arguments: Mapping[str, str], said: Mapping[str, int], model: str | dict[str, Any], world: int, length: int
 ) -> dict[str, Any]:
+    """What its arguments say, all of which it prints where it prints any, and its words before the first step.
+
+    ``world`` is 0 where its batches do not tell how many GPUs there were.
+    """
     modes = {name: _MODES.get(arguments.get(name, "")) for name in ("bf16", "fp16", "tf32", "gradient_checkpointing",
                                                                     "torch_compile")}  # fmt: skip
     batch = said.get("Total train batch size")
-    if not arguments and not model:
+    if not (arguments or model or batch):
         return {}
     precision = next((name for name, mode in (("bf16-amp", "bf16"), ("fp16-amp", "fp16"), ("tf32", "tf32"))
                       if modes[mode]), "fp32")  # fmt: skip
     longest = whole(arguments, {"max_length": "length", "max_seq_length": "length"}).get("length", 0)
-    training: dict[str, Any] = {"precision": precision, "framework": "pytorch-eager"}
+    training: dict[str, Any] = {**({"precision": precision} if arguments else {}), "framework": "pytorch-eager"}
     if batch:
         training["global_batch"] = batch
     if length or longest:
         training["seq_len"] = length or longest
     if modes["torch_compile"]:
         training |= {"compile": True, "framework": "pytorch-compile"}
-    plan: dict[str, Any] = {"dp": world, "micro_batch": said.get("Instantaneous batch size per device", 1)}
+    each = said.get("Instantaneous batch size per device", 0)
+    plan: dict[str, Any] = {name: value for name, value in (("dp", world), ("micro_batch", each)) if value}
     if modes["gradient_checkpointing"]:
         plan["recompute"] = "full"
     if "full_shard" in arguments.get("fsdp", "").lower():

@@ -1,13 +1,16 @@
-"""Lightning: the report of its simple profiler, and the rates of its progress bars."""
+"""Lightning: the report of its simple profiler, the rates of its progress bars, what it says as it starts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers.log import Log, number
-from estimator.scenario.measurement import Warning
+from estimator.scenario import catalog
+from estimator.scenario.measurement import FIELD_GUESSED, Warning
+from estimator.scenario.parameters import parameters
 
 _HEADER = re.compile(r"^\|\s*Action\s*\|\s*Mean duration \(s\)\s*\|\s*Num calls")
 _ROW = re.compile(
@@ -17,12 +20,66 @@ _BAR = re.compile(
     r"Epoch\s+(\d{1,9})(?:/\d{1,9})?[: ].{0,200}?\b(\d{1,9})/(\d{1,9})\b.{0,80}?([\d.]{1,20})\s?(it/s|s/it)"
 )
 _BATCH = "run_training_batch"
+_OWN = re.compile(r"^GPU available: |^LOCAL_RANK: \d|\bv_num=")
+"""Lines that no other program with such bars prints."""
+_FEWEST_OF_A_BAR = 10
+_RANKS = re.compile(r"\bStarting with (\d{1,6}) processes|\bGLOBAL_RANK: \d{1,6}, MEMBER: \d{1,6}/(\d{1,6})")
+_PRECISION = re.compile(r"\bUsing (bfloat16|16bit) Automatic Mixed Precision")
+_PRECISIONS = {"bfloat16": "bf16-amp", "16bit": "fp16-amp"}
+_TOTAL = re.compile(r"^(?:([\d.]{1,8}) ([KMBT])\s{1,20}Total params|Total params: ([\d.]{1,8}) ([KMBT]))\b")
+_PART = re.compile(r"^[\s|│]{0,4}\d{1,4}\s{1,4}[|│]\s{1,4}\S{1,80}\s{1,80}[|│]\s{1,4}(\w{1,80})\s{1,80}[|│]")
+"""A row of its summary: ``0 | model | GPT2LMHeadModel | 124 M  | train``."""
 
 
 def read(lines: Sequence[str]) -> Log | None:
     """Read the profiler's report, else the rate at the end of each epoch; None where there is neither."""
     start = next((at for at, line in enumerate(lines) if _HEADER.match(line)), None)
-    return _epochs(lines) if start is None else _report(lines[start:])
+    log = _epochs(lines) if start is None else _report(lines[start:])
+    return _with_settings(log, lines) if log else None
+
+
+def _with_settings(log: Log, lines: Sequence[str]) -> Log:
+    """The log with what it says of its run as it starts: ranks, precision, and a guess at its model."""
+    hit = next((hit for line in lines if (hit := _RANKS.search(line))), None)
+    ranks = int(hit[1] or hit[2]) if hit else 0
+    precise = next((hit[1] for line in lines if (hit := _PRECISION.search(line))), "")
+    model, why = _model(lines)
+    if not (ranks or precise or model):
+        return log
+    warnings = [Warning(code=FIELD_GUESSED, message=why, where="model.name")] if model else []
+    training = {"framework": "pytorch-eager", **({"precision": _PRECISIONS[precise]} if precise else {})}
+    scenario = {
+        **({"model": model} if model else {}),
+        "plan": {"dp": ranks} if ranks else {},
+        "training": training,
+    }
+    return replace(log, scenario=scenario, world_size=max(ranks, 1), warnings=(*log.warnings, *warnings))
+
+
+def _model(lines: Sequence[str]) -> tuple[str, str]:
+    """The one model of the catalogue whose family a module's class names and whose parameters round to those printed.
+
+    With why that is a guess; "" where none or several do.
+    """
+    total = next((hit for line in lines if (hit := _TOTAL.match(line))), None)
+    if total is None:
+        return "", ""
+    text, prefix = (total[1] or total[3]), (total[2] or total[4])
+    count = number(f"{text}{prefix}")
+    digits = len(text.partition(".")[2])
+    off = 0.5 * number(f"1{prefix}") / 10**digits
+    classes = [hit[1] for line in lines if (hit := _PART.match(line))]
+    near = [
+        (entry.key, name)
+        for entry in catalog.entries("models")
+        if abs(parameters(entry.value) - count) <= off
+        for name in classes
+        if re.split(r"[\d-]", entry.key)[0] in name.lower()
+    ]
+    if len({key for key, _ in near}) != 1:
+        return "", ""
+    key, name = near[0]
+    return key, f"{name} of {text} {prefix} parameters, which it rounds"
 
 
 def _report(lines: Sequence[str]) -> Log | None:
@@ -44,13 +101,21 @@ def _report(lines: Sequence[str]) -> Log | None:
 
 
 def _epochs(lines: Sequence[str]) -> Log | None:
-    """Whole epochs alone: a bar is drawn again and again while it fills."""
+    """Whole epochs alone, as a bar is drawn again while it fills; of a first epoch under way what it said last."""
     epochs: dict[int, dict[str, Any]] = {}
+    unfinished: dict[str, Any] = {}
+    own = any(_OWN.search(line) for line in lines)
     for line in lines:
         found = _BAR.search(line)
-        if found and found[2] == found[3] and (rate := number(found[4])):
+        if found and (rate := number(found[4])):
             step_s = rate if found[5] == "s/it" else 1 / rate
-            epochs[int(found[1])] = {"epoch": int(found[1]), "batches": int(found[3]), "step_s": step_s}
+            row = {"epoch": int(found[1]), "batches": int(found[2]), "step_s": step_s}
+            if found[2] == found[3]:
+                epochs[int(found[1])] = row
+            elif own and int(found[2]) >= _FEWEST_OF_A_BAR:
+                unfinished = row
+    if not epochs and unfinished:
+        epochs = {unfinished["epoch"]: unfinished}
     if not epochs:
         return None
     message = "Each time is the mean of an epoch's batches, with the loading of data, the first ones among them"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.importers.text.trainers import clock
-from app.importers.text.trainers.log import Log, Step, number, rows_of
+from app.importers.text.trainers.log import Log, Step, number, rows_of, without_first
+from app.importers.text.trainers.torchtitan_settings import settings_of
 from estimator.scenario.measurement import MeasuredMemory, Warning
 from estimator.scenario.units import GIB
 
@@ -36,7 +38,12 @@ def read(lines: Sequence[str]) -> Log | None:
     if len(steps) < _LEAST:
         return None
     warnings: list[Warning] = []
+    said = settings_of(lines)
+    tokens = said.step_tokens_of_rank
     steps, steps_s = clock.timed(steps, stamps, warnings)
+    if not steps_s and tokens:
+        steps = [_by_rate(step, tokens) for step in steps]
+        steps_s = without_first(steps, warnings)
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
@@ -44,6 +51,15 @@ def read(lines: Sequence[str]) -> Log | None:
     return Log(
         rows=rows_of(steps),
         steps_s=steps_s,
+        scenario=said.scenario,
+        world_size=said.world_size,
+        gpu=said.gpu,
         memory=MeasuredMemory(reserved_bytes=max(reserved, default=None)),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *said.warnings),
     )
+
+
+def _by_rate(step: Step, tokens: float) -> Step:
+    """A step with its time by its rate: tokens of a rank over tokens/s of one."""
+    rate = step.row.get("tokens_per_s_per_gpu", 0.0)
+    return replace(step, seconds=tokens / rate, row={**step.row, "step_s": tokens / rate}) if rate else step

@@ -50,6 +50,7 @@ export function createMissing(changed) {
           options(state.catalog.models),
         );
     box.addEventListener("input", changed);
+    if (!number) box.value = state.catalog.models.find((one) => one.label === guess || one.key === guess)?.key ?? "";
     boxes.set(name, box);
     return h("label", {}, box, number ? ` ${number.label}` : "");
   }
@@ -67,7 +68,11 @@ export function createMissing(changed) {
       if (key === shown) return;
       shown = key;
       boxes.clear();
-      element.replaceChildren(...names.map((name) => boxOf(name, label || id, fields[`training.${name}`]?.value)));
+      element.replaceChildren(
+        ...names.map((name) =>
+          boxOf(name, label || id, fields[name === "model" ? "model.name" : `training.${name}`]?.value),
+        ),
+      );
     },
     /** What was answered, null as long as something lacks. @returns {Record<string, any> | null} */
     answers() {

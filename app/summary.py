@@ -44,6 +44,7 @@ class Summary:
     scenario: dict[str, Any] = field(default_factory=dict)
     disturbance: float = 0.0
     tokens_per_s: float | None = None
+    device_kind: str = ""
 
 
 SUMMARY = msgspec.json.Decoder(Summary)
@@ -58,6 +59,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         origin=measurement.origin,
         status=measurement.status,
         device_name=str(measurement.device.get("name") or ""),
+        device_kind=str(measurement.device.get("kind") or ""),
         world_size=_world_size(measurement),
         step_time_s=step_time_s(measurement.steps_s),
         peak_bytes=measurement.memory.peak_bytes,

@@ -185,7 +185,7 @@ class ProbesOptions:
 
     ladders: tuple[str, ...] = spec(LADDERS, choices=LADDERS, help="what is probed")
     limit_s: float = spec(300.0, minimum=1, maximum=3600, help="no probe starts after this time")
-    small: bool = spec(False, help="a few small sizes only")
+    small: bool = spec(False, help="a few small sizes only; a CPU has no others")
 
 
 OPTIONS: dict[str, type[Any]] = {

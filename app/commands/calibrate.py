@@ -50,12 +50,13 @@ def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> 
 
 def _check_chip(path: Path, measurement: Measurement, ops: OpList) -> None:
     """Raise InputProblems that name the file of a profile whose device is none of the catalogue."""
-    if catalog.known("chips", ops.chip) is not None:
-        return
+    without_kernels = any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings)
+    if catalog.known("chips", ops.chip) is not None or (ops.chip == catalog.THIS_CPU and not without_kernels):
+        return  # that a CPU takes none is said by calibrating
     device = str(measurement.device.get("name") or "a device without a name")[:80]
     message = f"is a profile of {device}, which is no chip of the catalogue"
     remedy = "Name profiles of a GPU that it has, or add the chip (docs/adding_a_gpu.md)."
-    if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
+    if without_kernels:
         message = "is a profile without kernels, which says nothing of a device"
         remedy = "Record it with ProfilerActivity.CUDA."
     raise refusal(str(path), message, remedy)

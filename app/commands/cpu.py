@@ -23,3 +23,11 @@ def with_this_cpu(scenario_json: object, data: Path | None) -> None:
         print(f"Measuring this CPU once, for {settings.probe_seconds:g} s.", file=sys.stderr)
         asyncio.run(cpu.ensure())
     cpu.refuse_unprobed(scenario_json)
+    for doubt in cpu.doubts().values():
+        print(doubt, file=sys.stderr)
+
+
+def with_kept_cpu() -> None:
+    """Put this CPU into the catalogue where it was measured before; never measure it."""
+    settings = settings_from({})
+    ThisCpu(DataFolder(settings.data), settings.probe_seconds).load()

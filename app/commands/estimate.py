@@ -20,12 +20,13 @@ from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
-from estimator.estimate.op_list_report import alike, rows_are
+from estimator.estimate.op_list_report import alike
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, WORK_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
 from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.op_list import is_op_list
+from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import bytes_text, counted, engineering, seconds

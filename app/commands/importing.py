@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from app.commands.cpu import with_kept_cpu
 from app.commands.estimate import write_text
 from app.commands.files import print_json, table
 from app.encoding import encode_json
@@ -34,6 +35,7 @@ def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -
 
     ``ops_to``: a file that the op list of the one profile among them is written to.
     """
+    with_kept_cpu()
     found: list[tuple[Path, Imported]] = []
     status = 0
     traces = [path for path in paths if len(paths) > 1 and path.is_file() and is_trace(path)]
@@ -86,7 +88,8 @@ def _expected(measurement: Measurement, ops: OpList) -> list[str]:
     if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
         return ["own prediction: none, as no kernels of its device were recorded"]
     if ops.chip == catalog.THIS_CPU:
-        return ["own prediction: none, as it ran on a CPU. The page measures its own when it starts, and predicts it"]
+        said = "own prediction: none yet, as it ran on a CPU, which an import does not measure."
+        return [f"{said} headroom estimate OPS.json does, with what --ops OPS.json writes"]
     return ["own prediction: none, as the catalogue has no chip of its name"]
 
 

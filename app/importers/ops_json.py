@@ -4,6 +4,9 @@ profile that it came from, and with nothing where a program was traced.
 
 from __future__ import annotations
 
+import shlex
+from pathlib import PurePath
+
 import msgspec
 
 from app.importers.imported import Imported, ImportRefused, Limits
@@ -28,7 +31,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         first = error.problems[0]
         raise ImportRefused("ops", first.field[:80], first.message[:200], first.remedy[:300]) from None
     measurement = Measurement(
-        label=(found.program or filename)[:200],
+        label=_label(found, filename),
         origin=Origin(kind="upload", format="ops", producer="headroom"),
         device=_device(found),
         world_size=found.world_size,
@@ -36,6 +39,16 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         steps_s=() if found.loop_s is None else (found.loop_s,),
     )
     return Imported(measurements=(measurement,), op_lists=(to_json(found),))
+
+
+def _label(found: OpList, filename: str) -> str:
+    """Program and arguments, and the file where its name says more: traces of one script are told apart by these."""
+    if found.source != "trace" or not found.program:
+        return (found.program or filename)[:200]
+    said = shlex.join([found.program, *found.arguments])[:150]
+    own = PurePath(found.program).name.removesuffix(".py").removesuffix(".json")
+    file = filename.removesuffix(".gz").removesuffix(".json").removesuffix(".ops").removesuffix("_ops")
+    return said if file in (own, "ops", "upload") else f"{said} ({filename[:40]})"
 
 
 def _device(found: OpList) -> dict[str, str]:

@@ -41,7 +41,7 @@ _log = logging.getLogger("headroom")
 
 
 class Supervisor:
-    """Runs jobs, ``slots`` at a time; ``ready`` is awaited before the first one starts."""
+    """Runs jobs, ``slots`` at a time; ``ready`` is awaited before any starts."""
 
     def __init__(
         self, store: Store, data: DataFolder, slots: int = 1, ready: Callable[[], Awaitable[object]] | None = None
@@ -196,10 +196,10 @@ class Supervisor:
                 self._watch(live, partial(self._adopt, live))
 
     async def _schedule(self) -> None:
-        if self.ready is not None:
-            await self.ready()
         while True:
             self._wake.clear()
+            if self.ready is not None:
+                await self.ready()
             for run_id in list(self._queue):
                 live = self._live[run_id]
                 if self._may_start(live):

@@ -230,6 +230,10 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
     names = {str(source.measurement.device.get("name", "")): source.name for source in sources}
     names.pop("", None)
     given = ", ".join(dict.fromkeys(source.name for source in sources))
+    on_cpu = [source.name for source in sources if _is_of_a_cpu(source)]
+    if on_cpu:
+        remedy = "Leave it out: this machine's CPU is measured where it is predicted for, and takes no calibration."
+        raise refusal(", ".join(dict.fromkeys(on_cpu)), "made on a CPU", remedy)
     for source in sources:
         if source.ops is not None and source.ops.chip and not names:
             names[source.ops.chip] = source.name
@@ -242,6 +246,11 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
         raise refusal(given, f"several devices: {of}", remedy)
     key = next(iter(names))
     return catalog.chip(key), key
+
+
+def _is_of_a_cpu(source: Source) -> bool:
+    on = source.ops.chip if source.ops is not None else ""
+    return source.measurement.device.get("kind") == "cpu" or on == catalog.THIS_CPU
 
 
 def _host(measurements: Sequence[Measurement]) -> str:

@@ -91,11 +91,15 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 """Start and tiles of products by precision, where they are not those of 16 bits and less."""
 
 
+GROUPED = ("bf16", "fp16")
+"""Precisions, under autocast too, whose grouped products are one kernel of torch's own tiles; others go by all rows."""
+
+
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
-    if op.grouped:
+    if op.grouped and op.precision.startswith(GROUPED) and chip.kind != "cpu":
         seconds = grouped_s(
             groups=op.batch,
             m=op.m,

@@ -13,13 +13,13 @@ from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import CallWork, Recorded, recorded
 from estimator.estimate.what_if import CHANGES
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
 
@@ -147,12 +147,14 @@ class Offered:
 class WhatIf:
     """The prediction of a list's ops after some changes, on a chip, laid out by a plan.
 
+    ``before``: of the list as it is on its own chip, by the same catalogue; null where that has no such chip.
     ``offered``: all changes that can be asked for; ``layouts``: ways to spread it, and why some cannot be asked for.
     """
 
     chip: str
     changes: tuple[str, ...]
     laying: Laying
+    before: Estimate | None
     estimate: Estimate
     offered: tuple[Offered, ...]
     layouts: tuple[Layout, ...]
@@ -181,15 +183,20 @@ def what_if(
     offered = tuple(
         Offered(key=key, label=one.label, reason=lacking[key]) for key, one in CHANGES.items() if _differs(found, key)
     )
+    after = found
     for name in changes:
-        found = CHANGES[name].of(found)
+        after = CHANGES[name].of(after)
+    changed = estimate_laid_out(after, laying, chip, calibration)
+    its = catalog.known("chips", found.chip)
+    plain = not changes and laying == ALONE and its == on
     return WhatIf(
         chip=on.name,
         changes=tuple(changes),
         laying=laying,
-        estimate=estimate_laid_out(found, laying, chip, calibration),
+        before=changed if plain else estimate_laid_out(found, ALONE, "", calibration) if its else None,
+        estimate=changed,
         offered=offered,
-        layouts=layouts(found),
+        layouts=layouts(after),
     )
 
 

@@ -13,7 +13,8 @@ from estimator.estimate.recorded import Recorded, new_sizes_s
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
-from estimator.scenario.op_list import NONE, OpList
+from estimator.scenario.op_list import NONE
+from estimator.scenario.op_rows import loss_rows
 from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
 from estimator.scenario.units import seconds as seconds_text
@@ -137,24 +138,7 @@ def collectives_of(priced: Recorded, queue: Queue) -> tuple[Collective, ...]:
 
 def tokens_of(priced: Recorded) -> float:
     """Rows that the losses of a step are taken over on this rank, 0 where it has none that is known."""
-    found = priced.found
-    rows = 0
-    for call, phase in zip(found.calls, priced.phases, strict=True):
-        if call.kind == "kernel" and phase == Phase.FORWARD and not call.recomputed:
-            s = found.of(call)
-            if s.op.endswith(("::nll_loss_forward", "::nll_loss2d_forward")) and s.inputs and s.inputs[0].shape:
-                shape = s.inputs[0].shape
-                size = shape[0]
-                for length in shape[2:]:
-                    size *= length
-                rows += size
-    return float(rows)
-
-
-def rows_are(found: OpList) -> str:
-    """What the rows of ``tokens_of`` are: tokens of a model that looks them up in a table, else samples."""
-    ran = {found.of(call).op.partition(".")[0] for call in found.calls if call.phase == Phase.FORWARD}
-    return "tokens" if "aten::embedding" in ran else "samples"
+    return float(loss_rows(priced.found, priced.phases))
 
 
 def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[str, ...]:

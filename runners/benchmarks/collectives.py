@@ -69,9 +69,15 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     return suite.result(DEFINITIONS)
 
 
-def measure_cells(suite: Suite, cells: list[tuple[str, int, str, int]], dtype: str) -> None:
-    """Add rows and summaries for (library, ranks, kind, bytes), of which groups are made once."""
-    groups: dict[tuple[str, int], dist.ProcessGroup | None] = {}
+Groups = dict[tuple[str, int], dist.ProcessGroup | None]
+"""Those that were made, by library and ranks."""
+
+
+def measure_cells(
+    suite: Suite, cells: list[tuple[str, int, str, int]], dtype: str, groups: Groups | None = None
+) -> None:
+    """Add rows and summaries for (library, ranks, kind, bytes); groups are made once and kept in ``groups``."""
+    groups = {} if groups is None else groups
     for library, size, kind, payload in cells:
         if (library, size) not in groups:
             groups[library, size] = _group(library, size, suite.ranks)

@@ -12,7 +12,7 @@ import torch
 
 from estimator.scenario.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
-from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
+from runners.benchmarks.collectives import SIZES_BYTES, Groups, measure_cells
 from runners.host_pace import backward_pace_s, host_pace_s
 from runners.job import Job
 from runners.options import COLLECTIVES, ProbesOptions, options_of
@@ -48,21 +48,30 @@ DEFINITIONS = {
 
 
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
-    """Climb the ladders asked for within ``limit_s``; probes of the ladders take turns, so that each gets a share."""
+    """Climb the ladders asked for within ``limit_s``; probes of the ladders take turns, so that each gets a share.
+
+    Collectives too: they stand evenly among the others, every kind at the smallest and largest payload first.
+    """
     options: ProbesOptions = options_of(job.benchmark, job.options)
     suite = begin(job, report, 0, options.limit_s)
     cuda = suite.ranks.cuda
-    probes = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
+    small = options.small or not cuda  # all sizes take a CPU 20 minutes and more, and it takes no calibration
+    probes = [list(LADDERS[name](cuda, small)) for name in options.ladders if name in LADDERS]
     order = revisited([probe for turn in zip_longest(*probes) for probe in turn if probe is not None])
     library = "nccl" if cuda else "gloo"
-    sizes = SIZES_BYTES[library][: 2 if options.small else None]
+    sizes = SIZES_BYTES[library][: 2 if small else None]
     world = suite.ranks.world_size
-    cells = [(library, world, kind, size) for kind in COLLECTIVES for size in sizes]
+    cells = [(library, world, kind, size) for size in apart_first(sizes) for kind in COLLECTIVES]
     if world == 1 or "collective" not in options.ladders:
         cells = []
+    groups: Groups = {}
+    measured = 0
     suite.total = len(order) + len(cells)
     suite.tidy = False  # hundreds of short probes: collecting garbage after each would take longer than they do
     for index, probe in enumerate(order):
+        due = index * len(cells) // len(order)
+        measure_cells(suite, cells[measured:due], "bf16", groups)
+        measured = due
         if index % 50 == 49:
             suite.note_clocks()
             release(suite.ranks)
@@ -70,7 +79,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         suite.measure(columns, _work(suite, probe))
     torch.set_float32_matmul_precision("highest")
     release(suite.ranks)
-    measure_cells(suite, cells, "bf16")
+    measure_cells(suite, cells[measured:], "bf16", groups)
     for row in suite.rows:
         row.setdefault("ladder", "collective")
     return suite.result(DEFINITIONS)
@@ -90,6 +99,17 @@ def revisited(order: Sequence[Probe]) -> list[Probe]:
         due = int(index / apart)
         found += [*again[len(found) - index : due], probe]
     return [*found, *again[len(found) - len(order) :]]
+
+
+def apart_first(sizes: Sequence[int]) -> list[int]:
+    """Both ends, then the middle of what lies between, and so on: the first few say most of a line."""
+    found, spans = [sizes[0], sizes[-1]], [(0, len(sizes) - 1)]
+    for low, high in spans:
+        middle = (low + high) // 2
+        if low < middle < high:
+            found.append(sizes[middle])
+            spans += [(low, middle), (middle, high)]
+    return list(dict.fromkeys(found))
 
 
 def _work(suite: Suite, probe: Probe) -> Callable[[], Row]:

@@ -22,6 +22,7 @@ from estimator.scenario import catalog
 from estimator.scenario.codec import decode
 from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import CALLS, OpList, to_json
+from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems, Problem
 from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
 from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
@@ -102,7 +103,7 @@ def trace(options: argparse.Namespace) -> int:
         peers.close()
     options.out.write_text(json.dumps(to_json(found), separators=(",", ":")) + "\n", encoding="utf-8")
     if not options.quiet:
-        print(f"{options.out}: {_counted(found)}", file=sys.stderr, flush=True)
+        print(f"{options.out}: {told(found)}", file=sys.stderr, flush=True)
     return 0
 
 
@@ -116,8 +117,8 @@ def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
     return [sys.executable, "-m", "runners", "trace", *(["-m"] if options.as_module else []), *given, *how, *own]
 
 
-def _counted(found: OpList) -> str:
-    """Say how many calls there are, and of which kinds."""
+def told(found: OpList) -> str:
+    """Say how many calls, parameters and tokens there are, by which a reader sees that the right step was traced."""
     kinds = Counter(call.kind for call in found.calls)
     words = {
         "kernel": "that launch kernels",
@@ -126,7 +127,13 @@ def _counted(found: OpList) -> str:
         "sync": "the host waits for",
     }
     parts = ", ".join(f"{kinds[kind]:,} {words[kind]}" for kind in CALLS if kinds[kind])
-    return f"{len(found.calls):,} calls ({parts})"
+    said = [f"{len(found.calls):,} calls ({parts})"]
+    if found.parameters:
+        said.append(f"{found.parameters:,} parameters")
+    if rows := loss_rows(found, (call.phase for call in found.calls)):
+        of = f" of rank {found.rank}" if found.world_size > 1 else ""
+        said.append(f"{rows:,} {rows_are(found)} in the step{of}")
+    return "; ".join(said)
 
 
 def _is_own(options: argparse.Namespace) -> bool:

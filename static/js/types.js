@@ -35,7 +35,7 @@
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
- *   estimate: Estimate, offered: {key: string, label: string, reason: string}[],
+ *   before: Estimate | null, estimate: Estimate, offered: {key: string, label: string, reason: string}[],
  *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
  *   asked?: string[], fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file
@@ -49,6 +49,7 @@
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
  *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number, tokens_per_s?: number | null,
+ *   device_kind: string,
  *   predicted?: {step_time_s: number, peak_bytes: number, tokens: number, chips: number, mfu: number} | null}} Summary
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,

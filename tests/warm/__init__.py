@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -48,4 +49,6 @@ def end() -> None:
     """End the servers and with them what they forked."""
     for server in _servers:
         server.communicate(timeout=60)
+    if _servers:
+        shutil.rmtree(Path(python()).parent)
     _servers.clear()

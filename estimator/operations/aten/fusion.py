@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
-from estimator.operations.aten.operands import count, kernel, moved_bytes, width
+from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, width
 from estimator.operations.op import WHOLE, Op, fetched_at_once
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import Operand, OpList, Signature
@@ -181,11 +181,22 @@ def _unread(found: OpList, phases: Sequence[str]) -> set[int]:
         outputs = found.of(between[0]).outputs
         if not inside or len(outputs) != 1 or phases[one.born] != phases[one.died]:
             continue
-        made = count(outputs[0]), outputs[0].dtype
-        read = {(count(each), each.dtype) for call in between[1:] for each in found.of(call).inputs}
-        if int(moved_bytes(outputs[0])) == one.bytes and fusible(found.of(between[0]).op) and made not in read:
+        read = any(_may_show(each, outputs[0]) for call in between[1:] for each in found.of(call).inputs)
+        if int(moved_bytes(outputs[0])) == one.bytes and fusible(found.of(between[0]).op) and not read:
             unread.add(one.born)
     return unread
+
+
+def _may_show(one: Operand, made: Operand) -> bool:
+    """Whether an operand may be a result or a slice of it, whose neighbours lie apart for what is left out."""
+    if one.dtype != made.dtype:
+        return False
+    elements = count(one)
+    if elements == count(made):
+        return True
+    strides = contiguous_strides(one.shape) if one.strides is None else one.strides
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(one.shape, strides, strict=True))
+    return elements < reach <= count(made)
 
 
 def _write_what_is_read_later(joined: Joined) -> None:

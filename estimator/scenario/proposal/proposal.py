@@ -60,7 +60,9 @@ class Proposal:
 
 STAND_IN = "h100-sxm"
 """A chip where the profile names none of the catalogue: a guess."""
-NO_CPU = "It ran on a CPU, and this one is not measured yet, so that nothing can be predicted of it."
+NO_CPU = (
+    "It ran on a CPU, and this one is not measured yet: a server does that as it starts, headroom estimate when asked."
+)
 
 
 def proposal(ops: OpList) -> Proposal:

@@ -56,6 +56,7 @@ def test_the_list_says_what_each_has(client):
         "scenario": MEASUREMENT.scenario,
         "disturbance": 0.0,
         "tokens_per_s": None,
+        "device_kind": "",
     }
     alone = client.post("/api/estimate", json=whole["scenario"]).json()
     whole_one = client.get("/api/measurements/whole").json()

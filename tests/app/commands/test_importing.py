@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from app.cli import run
+from app.commands.settings import settings_from
+from app.disk import DataFolder, write_json
+from app.this_cpu import ThisCpu
+from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.op_list import from_json
 from tests.app.examples import MEASUREMENT
 
+CPU_TRACE = Path(__file__).parents[2] / "reference" / "cpu_step" / "trace.json.gz"
 TRACE = Path(__file__).parents[2] / "reference" / "h200" / "trace-short-1.trace.json.gz"
 
 
@@ -46,6 +54,22 @@ def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_b
     again = tmp_path / "measurements.json"
     again.write_text(json.dumps(found))
     assert run(["import", str(again), "--json"]) == 0  # what is shown beside a measurement is no part of it
+
+
+@pytest.mark.usefixtures("catalogue_as_before")
+def test_a_profile_of_a_cpu_is_predicted_where_that_is_measured_and_else_says_which_command_does(capsys):
+    assert run(["import", str(CPU_TRACE)]) == 0
+    said = capsys.readouterr().out
+    assert "own prediction: none yet" in said
+    assert "headroom estimate OPS.json does" in said
+    assert "nothing can be predicted" not in said
+    settings = settings_from({})
+    folder = DataFolder(settings.data)
+    folder.create()
+    chip = replace(catalog.chip("h100-sxm"), kind="cpu")
+    write_json(ThisCpu(folder, settings.probe_seconds).cache_file, {"chip": encode(chip)})
+    assert run(["import", str(CPU_TRACE)]) == 0
+    assert "own prediction on cpu: step" in capsys.readouterr().out
 
 
 def test_an_op_list_is_written_of_one_profile(write, tmp_path, capsys):

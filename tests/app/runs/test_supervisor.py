@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.main import create_app
+from app.runs.supervisor import Supervisor
 from runners.backends import local
 from runners.job import read_events, read_handle
 from tests.app.examples import ENDLESS, HEADROOM, MEASUREMENT, QUICK, scenario, write_run
@@ -77,6 +79,26 @@ def test_a_killed_servers_run_is_found_again_followed_and_can_be_cancelled(serve
 
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_what_has_to_be_ready_is_awaited_before_each_start_and_not_once(store, data):
+    """As a CPU that somebody measures anew long after the server has started."""
+    asked = []
+
+    async def ready():
+        asked.append(len(asked))
+
+    async def twice():
+        supervisor = Supervisor(store, data, ready=ready)
+        work = asyncio.create_task(supervisor._schedule())
+        for _ in range(2):
+            await asyncio.sleep(0.01)
+            supervisor._wake.set()
+        await asyncio.sleep(0.01)
+        work.cancel()
+
+    asyncio.run(twice())
+    assert asked == [0, 1, 2]
 
 
 def test_a_run_that_ended_while_no_server_looked_is_concluded_from_its_result(server, settings):

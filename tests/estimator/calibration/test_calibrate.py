@@ -163,6 +163,16 @@ def test_collectives_give_the_link():
     assert found["collective_start_s"].value == pytest.approx(2e-5, rel=0.15)
 
 
+def test_a_cpu_takes_no_calibration_and_its_files_are_named():
+    own = of([], name="AMD EPYC")
+    probes = replace(
+        own, name="probes.json", measurement=replace(own.measurement, device={"kind": "cpu", "name": "AMD"})
+    )
+    profile = replace(own, name="p.json", ops=OpList(source="profile", program="", calls=(), signatures=(), chip="cpu"))
+    with pytest.raises(InputProblems, match=r"^probes\.json, p\.json: made on a CPU\. .* takes no calibration\.$"):
+        calibrate([of([]), probes, profile])
+
+
 @pytest.mark.parametrize(
     ("sources", "words"),
     [

@@ -156,3 +156,18 @@ def test_grouped_products_take_what_they_took_in_steps(chip, experts, rows, hidd
         seconds(2 * ffn, hidden, rows, weight=True) + seconds(hidden, ffn, rows, weight=True),
     ]
     assert sum(kernels) == pytest.approx(sum(measured_s), rel=0.085)
+
+
+@pytest.mark.parametrize(
+    ("chip", "precision", "same"),
+    [("h100-sxm", "bf16-amp", False), ("h100-sxm", "fp32", True), ("h100-sxm", "fp8", True)],
+)
+def test_one_kernel_of_torchs_tiles_is_for_products_of_16_bits(chip, precision, same):
+    found = catalog.chip(chip)
+
+    def seconds(grouped: bool) -> float:
+        op = gemm("product", "", "forward", m=640.0, n=2048.0, k=1024.0, batch=8.0, element_bytes=2,
+                  precision=precision, grouped=grouped)  # fmt: skip
+        return price(op, found, efficiencies(found.efficiency)).seconds
+
+    assert (seconds(True) == seconds(False)) == same

@@ -229,6 +229,21 @@ def test_what_nobody_reads_is_not_computed():
     assert moved_by_kernels(*steps)[0] == 2 * WIDE_BYTES, "the softmax is written, its cast is not"
 
 
+def test_what_is_read_by_its_halves_is_computed():
+    """As a gradient that turns through a rotation of halves."""
+    half = Operand(shape=(ROWS, WIDTH // 2), dtype="bfloat16", strides=(WIDTH, 1))
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 1),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 2),
+        ("backward", "mul", (NARROW, NARROW), NARROW, 3),
+        ("backward", "neg", (half,), NARROW, 4),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "neg", (NARROW,), NARROW, 6),
+    ]
+    by = fused(listed(*steps), [one[0] for one in steps])
+    assert 2 not in by.unwritten
+
+
 def test_rows_of_a_table_are_saved_where_backward_reads_what_is_made_of_them():
     table, places = Operand(shape=(1000, WIDTH), dtype="bfloat16"), Operand(shape=(ROWS,), dtype="int64")
     steps = [

@@ -17,10 +17,11 @@ from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, recorded, times_of
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
+from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems
 
 OPS = Path(__file__).parents[2] / "reference" / "ops"
@@ -219,6 +220,24 @@ def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason(
     assert all("trace it" in way.reason for way in spread.layouts)
     with pytest.raises(InputProblems, match=r"plan\.dp: 0 is out of range"):
         laying_of({"dp": 0})
+
+
+@pytest.mark.usefixtures("catalogue_as_before")
+def test_what_if_is_told_beside_the_list_as_it_is_by_the_same_measurement_of_its_chip():
+    fast = catalog.chip("h100-sxm")
+    slow = replace(fast, memory_bytes_per_s=fast.memory_bytes_per_s / 50)
+    found = replace(LLAMA, chip="mine")
+    own = []
+    for chip in (slow, fast):
+        catalog.add(
+            "chips", catalog.CatalogEntry(key="mine", label="Mine", value=replace(chip, name="mine"), sources={})
+        )
+        own.append(predicted(found).step_time_s)
+        asked = expected.what_if(found, ["compile"])
+        assert asked.before.step_time_s == own[-1] != asked.estimate.step_time_s
+        assert expected.what_if(found, []).before.step_time_s == own[-1]
+    assert own[0] > own[1]
+    assert expected.what_if(replace(found, chip="nobody's"), [], "mine").before is None
 
 
 def test_a_question_of_a_unit_that_the_chip_lacks_says_so():

@@ -35,6 +35,11 @@ def dit_832(batch: int) -> Made:
     return _dit(batch, heads=13, width=64, layers=11, latent=32)
 
 
+def dit_1088(batch: int) -> Made:
+    """Nine blocks of 1088 on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=17, width=64, layers=9, latent=32)
+
+
 def dit_960(batch: int) -> Made:
     """Ten blocks of 960 on the 256 patches of a latent of 32 × 32."""
     return _dit(batch, heads=15, width=64, layers=10, latent=32)
@@ -43,6 +48,16 @@ def dit_960(batch: int) -> Made:
 def dit_704(batch: int) -> Made:
     """Thirteen blocks of 704 on the 324 patches of a latent of 36 × 36."""
     return _dit(batch, heads=11, width=64, layers=13, latent=36)
+
+
+def unet_352(batch: int) -> Made:
+    """Widths 352, 704 and 1056 on a latent of 40 × 40."""
+    return _unet(batch, widths=(352, 704, 1056), latent=40)
+
+
+def unet_128(batch: int) -> Made:
+    """Widths 128, 256 and 512 on a latent of 64 × 64."""
+    return _unet(batch, widths=(128, 256, 512), latent=64)
 
 
 def unet_160(batch: int) -> Made:

@@ -29,6 +29,7 @@ from runners.job import (
     write_job,
 )
 from runners.placement import Placement
+from tests import warm
 from tests.runners.examples import limited, scenario_json, too_large
 
 
@@ -58,7 +59,8 @@ def test_a_request_shows_exactly_what_would_run(tmp_path):
     assert alone.command[:5] == (sys.executable, "-m", "runners", "step", "--job")
 
 
-def test_two_ranks_over_gloo_give_one_result(tmp_path):
+def test_two_ranks_over_gloo_give_one_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", warm.COLD)  # as a user's run begins
     handle = local.submit(local.render(tmp_path, two_ranks(tmp_path, label="pair")))
     assert local.status(handle) == Status(alive=True, state="running")
     assert read_handle(tmp_path) == handle

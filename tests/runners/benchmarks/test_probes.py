@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from runners.benchmarks.probes import revisited, run
+from runners.benchmarks.probes import apart_first, revisited, run
 from runners.job import Job
 from runners.probes import LADDERS
 from runners.probes.probe import Probe
@@ -111,6 +111,15 @@ def test_ranks_add_the_collectives(tmp_path):
     assert {row["ladder"] for row in result.rows} == {"copy", "collective"}
     assert {row["status"] for row in result.rows} == {"ok"}
     assert {one.kind for one in result.collectives} >= {"all-reduce", "all-to-all", "p2p"}
+    ladders = [row["ladder"] for row in result.rows]
+    assert ladders.index("collective") < len(ladders) / 2, "a limit that ends the ladders leaves some of each"
+    assert ladders[-1] == "collective"
+
+
+def test_of_payloads_the_ends_come_first_and_each_once():
+    assert apart_first([1, 2, 3, 4, 5, 6, 7]) == [1, 7, 4, 2, 5, 3, 6]
+    assert apart_first([1, 2]) == [1, 2]
+    assert apart_first([1]) == [1]
 
 
 def test_the_shapes_hold_odd_ones_and_fit_a_gpu():

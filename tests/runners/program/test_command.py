@@ -1,11 +1,13 @@
 """``python -m runners trace`` refuses what it cannot do, with the field and the remedy."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from runners.__main__ import main
-from runners.program.command import split
+from runners.program.command import split, told
 from tests.forks import run_forked
 
 
@@ -59,6 +61,19 @@ def test_a_module_is_run_as_python_runs_it(tmp_path):
     done = run_forked("trace", "-m", "own.train", "--out", "ops.json", "--", "--lr", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ops.json").exists()
+
+
+def test_a_reader_is_told_by_what_the_right_step_is_known():
+    signatures = tuple(
+        Signature(op=op, inputs=tuple(Operand(shape=shape, dtype="float32") for shape in shapes))
+        for op, shapes in (("aten::embedding", [(512, 8), (2, 16)]), ("aten::nll_loss_forward", [(32, 512), (32,)]))
+    )
+    calls = tuple(Call(kind="kernel", signature=index, phase="forward") for index in (0, 1))
+    found = OpList(source="trace", program="a.py", calls=calls, signatures=signatures, parameters=4096)
+    assert told(found) == "2 calls (2 that launch kernels); 4,096 parameters; 32 tokens in the step"
+    spread = replace(found, world_size=4, rank=1, parameters=0)
+    assert told(spread) == "2 calls (2 that launch kernels); 32 tokens in the step of rank 1"
+    assert told(replace(found, calls=calls[:1])) == "1 calls (1 that launch kernels); 4,096 parameters"
 
 
 def test_what_follows_two_dashes_is_the_programs():

@@ -40,7 +40,7 @@ _SUFFIX_UNITS = {
 
 
 _MEMORY_UNITS = ("gb", "gib")
-_MEMORY = {"mem", "memory", "vram"}
+MEMORY = {"mem", "memory", "vram"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def column(header: str) -> Column:
             rest, printed = tail.group(1), tail.group(2)
     words = split_words(rest)
     statistic = next((_STATISTICS[word] for word in words if word in _STATISTICS), "")
-    if statistic == "max" and _MEMORY.intersection(words):  # which is a peak, of however many steps
+    if statistic == "max" and MEMORY.intersection(words):  # which is a peak, of however many steps
         words = tuple("peak" if _STATISTICS.get(word) == "max" else word for word in words)
         statistic = ""
     kept = tuple(word for word in words if word not in _STATISTICS)

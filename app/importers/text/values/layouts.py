@@ -40,7 +40,7 @@ _PARALLEL = r"[ -](?:model[ -])?parallel(?:ism)?"
 _DEGREES = (
     re.compile(
         rf"(?<![\w-])(tensor|pipeline|context|(?<!sharded )(?<!distributed )data){_PARALLEL}(?:[ -](?:size|degree))?"
-        r"\s?(?:=|:|\bof\b|\bis\b|×|\bx\b)?\s?(\d{1,5})\b(?![.,]\d|\s?(?:gpus|nodes|ranks|ms|s|steps?|iters?|iterations?|epochs?|runs?|times|x|×|%))",
+        r"\s?(?:=|:|\bof\b|\bis\b|×|\bx\b)?\s?(\d{1,5})\b(?![.,]\d|\s?(?:(?:gpus|nodes|ranks|ms|s|steps?|iters?|iterations?|epochs?|runs?|times|x)\b|[×%]))",
         re.IGNORECASE,
     ),
     re.compile(r"(?<![\w-])(TP|PP|CP|DP|tp(?=\s?[=:])|pp(?=\s?[=:])|cp(?=\s?[=:])|dp(?=\s?[=:]))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.importers.text.values.header import Column
+from app.importers.text.values.header import MEMORY, Column
 from estimator.validation.spellings import LENGTH_COLUMNS, MODEL_COLUMNS
 
 _FORWARD = {"forward", "fwd", "fw", "ft"}
@@ -21,7 +21,6 @@ _NO_TIMES = {"loss", "losses", "tokens", "token", "params", "parameters", "sampl
              "throughput", "gpus", "img", "image", "resolution"}  # fmt: skip
 """What is counted or computed in training or a step, and no time of it."""
 _SPEEDUP = {"speedup", "speed", "speedups"}
-_MEMORY = {"mem", "memory", "vram"}
 
 MODEL = MODEL_COLUMNS
 SEQ_LEN = {*LENGTH_COLUMNS, "t", "s"}
@@ -91,7 +90,7 @@ def quantity(column: Column) -> Quantity | None:
         return Quantity(name=f"{phase}_speedup" if phase else "speedup")
     if ("batch" in words and "size" in words) or (words & _NO_TIMES and not _is_time(column)):
         return None  # train_batch_size is no time of a training step, nor is train_loss
-    if words & _MEMORY:
+    if words & MEMORY:
         return Quantity(name=_memory(words))
     known = _FORWARD | _BACKWARD | _BOTH | _STEP | _OPTIMIZER | _COMMUNICATION
     if not words & known:

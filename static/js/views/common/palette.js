@@ -1,7 +1,7 @@
 /** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, setSweep, show } from "../../actions.js";
 import { partOf, sweepable } from "../../fieldSweep.js";
-import { count, quantity, short, when } from "../../format.js";
+import { count, quantity, short, significant, when } from "../../format.js";
 import { isTable, isTraced, wasTraced } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
 import { clusterChips, complete, describe, get, resized, same, shortLabel } from "../../scenario.js";
@@ -167,6 +167,14 @@ function pinnedPlans() {
     });
 }
 
+/** What tells traces of one program apart. @param {import("../../types.js").Summary} summary */
+function tracedFacts({ predicted }) {
+  const tokens = predicted?.tokens ? ` for ${significant(predicted.tokens, 15)} tokens` : "";
+  return predicted
+    ? `traced, ${quantity(predicted.step_time_s, "s")} predicted from its own ops${tokens}`
+    : "traced, predicted from its own ops";
+}
+
 /** What may stand at a side: the plan, pinned plans, measurements, and the plan on another model or chip. @param {"A" | "B"} letter @returns {Offer[]} */
 function sides(letter) {
   const { scenario, catalog, base, measurements, measurement } = state;
@@ -186,7 +194,7 @@ function sides(letter) {
         `m:${one.id}`,
         one.label || one.id,
         [
-          one.bundled ? "bundled" : wasTraced(one) ? "traced, predicted from its own ops" : one.origin?.kind,
+          one.bundled ? "bundled" : wasTraced(one) ? tracedFacts(one) : one.origin?.kind,
           one.device_name,
           one.step_time_s && quantity(one.step_time_s, "s"),
           !one.bundled && when(one.created_s),

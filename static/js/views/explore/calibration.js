@@ -1,7 +1,7 @@
 /** Under which efficiencies predictions are: the shipped ones, or a calibration, made here of probes of one's own machine. */
 import { setCalibration } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
-import { percent, plural } from "../../format.js";
+import { percent, plural, when } from "../../format.js";
 import { refreshMeasurements } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -83,23 +83,30 @@ export function createCalibration() {
     const own = stored.find(({ id }) => id === calibration);
     put(chosen, own ? described(own) : calibration ? "not on this server" : "shipped efficiencies");
     element.classList.toggle("set", calibration !== "");
-    const telling = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format)).slice(0, MOST);
+    const all = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format));
+    const telling = all.filter(({ device_kind }) => device_kind !== "cpu").slice(0, MOST);
     const checked = new Set(picked());
     list.replaceChildren(
-      ...telling.map(({ id, label, device_name, origin }) =>
+      ...telling.map(({ id, label, device_name, origin, bundled, created_s }) =>
         h(
           "label",
           {},
           h("input", { type: "checkbox", value: id, checked: checked.has(id) }),
-          h("span", { text: label || id, title: `${device_name || "no device"}, ${origin.format}` }),
+          h("span", {
+            text: `${label || id}${bundled ? "" : ` · ${when(created_s)}`}`,
+            title: `${device_name || "no device"}, ${origin.format}`,
+          }),
         ),
       ),
       ...(telling.length
         ? []
         : [
-            h("p", { class: "hint" }, "Upload what this prints on your machine, in a few minutes:"),
+            h("p", { class: "hint" }, "Upload what this prints on a machine with a GPU, in a few minutes:"),
             h("code", { text: PROBES }),
           ]),
+      ...(all.some(({ device_kind }) => device_kind === "cpu")
+        ? [h("p", { class: "hint", text: "A CPU takes no calibration: this server measures its own." })]
+        : []),
     );
     name.hidden = make.hidden = !telling.length;
   }

@@ -190,22 +190,24 @@ function createWhatIf() {
       ...refused.map(({ label, reason }) => h("p", {}, h("b", { text: `${label}: ` }), reason)),
     );
     const plain = !chosen.size && found.chip === own.chip && !moved;
+    // of one moment with the answer: a CPU may have been measured anew since the page had its own
+    const before = found.before ?? own.estimate;
     const { step_time_s, interval_s, memory, tokens_per_s_per_chip } = found.estimate;
-    const frac = step_time_s / own.estimate.step_time_s - 1;
+    const frac = step_time_s / before.step_time_s - 1;
     const [low, high] = interval_s;
-    const before = own.estimate.tokens_per_s_per_chip;
-    const perChip = before ? ` ${change(tokens_per_s_per_chip / before - 1)} throughput,` : "";
+    const rate = before.tokens_per_s_per_chip;
+    const perChip = rate ? ` ${change(tokens_per_s_per_chip / rate - 1)} throughput,` : "";
     const each = moved
       ? ` Each of ${plural(found.estimate.chips, "rank")}:${perChip} ${bytes(memory.peak_bytes)} at its peak, which ${memory.fits ? "fits" : "does not fit"}.`
       : "";
     put(
       said,
       plain
-        ? `As it is: ${seconds(own.estimate.step_time_s)} predicted.`
-        : `${seconds(step_time_s)}, ${change(frac)} against ${seconds(own.estimate.step_time_s)}; ${seconds(low)} to ${seconds(high)} at 80 %.${memory.peak_bytes ? each : ""}`,
+        ? `As it is: ${seconds(before.step_time_s)} predicted.`
+        : `${seconds(step_time_s)}, ${change(frac)} against ${seconds(before.step_time_s)}; ${seconds(low)} to ${seconds(high)} at 80 %.${memory.peak_bytes ? each : ""}`,
     );
     scroller.element.hidden = plain;
-    if (!plain) scroller.fill(tableView(whatIfRows(own.estimate, found.estimate, catalog.categories), { total: true }));
+    if (!plain) scroller.fill(tableView(whatIfRows(before, found.estimate, catalog.categories), { total: true }));
   }
   for (const control of [chip, ...laid.map((one) => one.control)]) control.onchange = () => void trying(ask());
 

@@ -42,6 +42,7 @@ def test_a_sentence_names_one_sharding_or_none(line, sharding):
         ("data parallelism over 8 GPUs, sharded data parallel", {}),
         ("TP2 and TP4", {}),
         ("data parallel 10 steps", {}),
+        ("tensor parallel 2 sequence length 2048, pipeline parallel 4 stages", {"tp": 2, "pp": 4}),
         ("without tensor parallel 4, pipeline parallel 2", {"pp": 2}),
         ("not 8-way tensor parallel", {}),
         ("http 2, step 4, tensor parallel 1.5 ms", {}),

@@ -63,16 +63,18 @@ class ThisCpu:
 
         One that was measured while others used the CPU, or that somebody wants ``again``, is measured again, and serves
         until then; of the two the one that had more of the CPU is kept.
+        What serves may have lost its file.
         """
-        kept = False
         try:
-            kept = self.state != "off" and self.load()
+            if self.state != "off":
+                self.load()
             if self.state in ("waiting", "failed"):
                 self.state = "probing"
-            if self.state == "probing" or (kept and (again or self.share_frac < LEAST_SHARE_FRAC)):
-                await self._probe(self.share_frac if kept else 0.0)
+            serves = self.state == "ready"
+            if self.state == "probing" or (serves and (again or self.share_frac < LEAST_SHARE_FRAC)):
+                await self._probe(self.share_frac if serves else 0.0)
         except Exception as error:  # runs wait for this, and whoever asks is told why
-            if not kept:
+            if self.state != "ready":
                 self.state, self.message = "failed", str(error)
             _log.warning("this CPU could not be measured: %s", error)
         finally:
@@ -110,9 +112,10 @@ class ThisCpu:
         """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""
         if self.state == "ready" or not wants_cpu(scenario_json):
             return
-        remedy = "Choose another chip, or measure it again: POST /api/this-cpu."
-        if self.state in ("waiting", "probing"):
-            remedy = f"Try again in about {self.seconds + 5:.0f} seconds."
+        remedy = f"Try again in about {self.seconds + 5:.0f} seconds."
+        if self.state in ("off", "failed"):
+            other = "start the server with the probe" if self.state == "off" else "measure this CPU again"
+            remedy = f"Choose another chip, or {other}."
         raise InputProblems([Problem(field="cluster.chip", message=self._reason(), remedy=remedy)])
 
     def _reason(self) -> str:

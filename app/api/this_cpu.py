@@ -14,6 +14,7 @@ from app.context import Ctx
 router = APIRouter()
 
 OFF = "This CPU is not measured, because the probe is switched off. Start the server with it."
+BUSY = "A run is under way here, and each would disturb the other. Measure this CPU again once it has ended."
 
 
 class Measuring(TypedDict):
@@ -28,7 +29,10 @@ class Measuring(TypedDict):
 async def post_this_cpu(context: Ctx) -> Response:
     """Measure this CPU anew; what there is serves until then, and ``measuring`` of the catalogue says when that is.
 
-    Of the two measurements the one that had more of the CPU is kept. Runs wait until it has ended.
+    Of the two measurements the one that had more of the CPU is kept. Runs wait until it has ended; beside one that is
+    under way it is not begun.
     """
-    begun = context.cpu.measure_again()
-    return json_response({"measuring": begun, "message": "" if begun else OFF})
+    cpu = context.cpu
+    if cpu.state == "off" or context.supervisor.at_work():
+        return json_response({"measuring": cpu.measuring, "message": OFF if cpu.state == "off" else BUSY})
+    return json_response({"measuring": cpu.measure_again(), "message": ""})

@@ -151,6 +151,10 @@ class Supervisor:
         known = [self._live[one].run for one in before if one in self._live]
         return [run for run in known if not _queues(run)]
 
+    def at_work(self) -> int:
+        """Count the runs that are under way on this machine; what a backend queues by itself runs elsewhere."""
+        return sum(not _queues(self._live[run_id].run) for run_id in self._active if run_id in self._live)
+
     def trouble(self, run_id: str) -> Trouble | None:
         """Return what hinders following a run just now."""
         live = self._live.get(run_id)
@@ -209,8 +213,7 @@ class Supervisor:
 
     def _may_start(self, live: Live) -> bool:
         """Whether it has a slot; what a backend queues by itself needs none."""
-        at_work = [self._live[run_id] for run_id in self._active if run_id in self._live]
-        return _queues(live.run) or sum(not _queues(one.run) for one in at_work) < self.slots
+        return _queues(live.run) or self.at_work() < self.slots
 
     def _watch(self, live: Live, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do what a run needs until it has ended; it keeps its slot until then."""

@@ -62,6 +62,8 @@ class Framework:
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
     - ``multiplies_apart``: what takes all experts at once multiplies them one after another (Transformer Engine's
       GroupedLinear: nvte_multi_tensor_gemm calls cuBLAS for each).
+    - ``multiplies_grouped``: what takes all experts at once is torch's grouped product (torch._grouped_mm), not a
+      batched one.
     - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
       weighted_bias_quick_geglu_impl clamps before it calls that).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
@@ -102,6 +104,7 @@ class Framework:
     gathers_once: bool = False
     weighs_inside_experts: bool = False
     multiplies_apart: bool = False
+    multiplies_grouped: bool = False
     clamps_apart: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
@@ -122,6 +125,7 @@ _TORCHTITAN = Framework(
     vocab_parallel=True,
     keeps_gathered=True,
     dtensor=True,
+    multiplies_grouped=True,
     pieces_attention="flash",
     keeps_products=True,
     upcasts_logits=True,
@@ -131,7 +135,12 @@ _TORCHTITAN = Framework(
 
 FRAMEWORKS = {
     "pytorch-eager": Framework(
-        label="PyTorch eager", keeps_gathered=True, dtensor=True, pieces_attention="flash", measurable=True
+        label="PyTorch eager",
+        keeps_gathered=True,
+        dtensor=True,
+        multiplies_grouped=True,
+        pieces_attention="flash",
+        measurable=True,
     ),
     # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each
     # sequence of 512 tokens, 1 656 without it).
@@ -144,6 +153,7 @@ FRAMEWORKS = {
         host="fused",
         keeps_gathered=True,
         dtensor=True,
+        multiplies_grouped=True,
         pieces_attention="flash",
         measurable=True,
     ),

@@ -78,8 +78,8 @@ class Training:
     @property
     def multiplies_grouped(self) -> bool:
         """Whether torch's grouped kernel multiplies a rank's experts, or one like it."""
-        torchs = self.experts == "grouped" or self.traits.dtensor
-        return torchs and self.groups_experts and not self.fuses_experts and not self.multiplies_apart
+        asked = self.experts == "grouped" or self.traits.multiplies_grouped
+        return asked and self.groups_experts and not self.fuses_experts and not self.multiplies_apart
 
     @property
     def fuses_experts(self) -> bool:

@@ -120,6 +120,9 @@ def _register() -> None:
 def _keep_rules() -> None:
     """Each dispatch asks for a rule of its op for a mode, three calls deep: keep the tables before C++ takes it up."""
     registry: Any = torch._library.simple_registry
+    rules = getattr(registry.singleton.find("aten::mm"), "torch_dispatch_rules", None)
+    if not (hasattr(registry, "find_torch_dispatch_rule") and isinstance(getattr(rules, "_data", None), dict)):
+        return  # a torch that keeps them otherwise looks them up itself
     tables: dict[int, Any] = {}
     ops: list[Any] = []  # so that none takes the identity of one that is gone
 

@@ -13,7 +13,7 @@ import {
   stepTime,
   total,
 } from "./measured.js";
-import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, describe, rankBytes, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -239,7 +239,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     chips: prediction?.chips ?? measurement?.world_size ?? null,
     mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : loggedMfu(measurement),
     peak_bytes: measurement?.memory.peak_bytes ?? null,
-    capacity_bytes: typeof capacity === "number" ? capacity : chipCapacity(scenario, catalog),
+    capacity_bytes: typeof capacity === "number" ? capacity : rankCapacity(scenario, catalog),
     fits: measurement?.status !== "oom",
     risk_frac: null,
     disturbed,
@@ -258,7 +258,7 @@ const chipRun = (measurement, scenario, catalog) =>
     : chipOf(scenario, catalog));
 
 /** @param {Scenario | null} scenario @param {import("./types.js").Catalog} catalog */
-const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalog).memory_bytes ?? null) : null);
+const rankCapacity = (scenario, catalog) => (scenario ? rankBytes(scenario, catalog) : null);
 
 /**
  * Whether a plan stands beside a measurement of which nobody said that it ran it: its file guesses a part, or says none.

@@ -144,13 +144,37 @@ def test_what_was_measured_is_measured_again_for_who_asks_and_serves_until_then(
     assert not ThisCpu(data, 0.1, enabled=False).measure_again()
 
 
+@pytest.mark.parametrize("left", [None, "{"])
+def test_what_serves_is_measured_again_though_its_file_is_gone_or_damaged(data, monkeypatch, left):
+    def measured(frac):
+        chip = replace(catalog.chip("a100"), kind="cpu", memory_bytes=frac * 1e9)
+        return {"chip": encode(chip), "samples": {"cpu_share_frac": frac}}
+
+    cpu = ThisCpu(data, 0.1)
+    write_json(cpu.cache_file, measured(0.6))
+    assert cpu.load()
+    cpu.cache_file.unlink() if left is None else cpu.cache_file.write_text(left)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    asyncio.run(cpu.ensure(again=True))
+    assert (cpu.state, cpu.share_frac) == ("ready", 0.6), "what serves is there where measuring fails"
+    write_json(data.root / "probed.json", measured(0.7))
+    probe = data.root / "python"
+    probe.write_text(PROBE.format(chip=data.root / "probed.json"))
+    probe.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(probe))
+    asyncio.run(cpu.ensure(again=True))
+    assert (cpu.state, cpu.share_frac) == ("ready", 0.7)
+    assert json.loads(cpu.cache_file.read_text()) == measured(0.7)
+
+
 def test_a_probe_that_cannot_work_says_why(data, monkeypatch):
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     cpu = ThisCpu(data, 0.1)
     asyncio.run(cpu.ensure())
     assert cpu.state == "failed"
-    with pytest.raises(InputProblems, match=r"could not be measured: .*No such file"):
+    with pytest.raises(InputProblems, match=r"could not be measured: .*No such file") as caught:
         cpu.refuse_unprobed(CPU_SCENARIO)
+    assert caught.value.problems[0].remedy == "Choose another chip, or measure this CPU again."
     assert cpu.finished.is_set(), "runs must not wait for ever"
 
 

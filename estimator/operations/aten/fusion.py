@@ -39,7 +39,10 @@ SAFE_SOFTMAX_GELUS = 22.0
 an element on an H100 and 35.7 on an H200, whose memory is faster. Of what these cycles are made is not known."""
 
 SHORT_LIVED = 16
-"""Calls within which a result that nobody reads is gone, as attention's weights that a library gives beside."""
+"""Calls within which a result that nobody reads is gone, as attention's weights that a library gives beside: what lives
+longer is not looked for in each call of its region. The longest such life seen is 14 calls (positions that GPT-2 and
+Llama of transformers 5.23 number and drop); compiled traces of these two, of BERT and of ViT, with eager and with fused
+attention, have no further one without the bound."""
 
 PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
 """Products whose operands a compiler copies into rows that a matrix unit can fetch (torch._inductor, pad_mm)."""

@@ -443,7 +443,18 @@ def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them
 
 
 @pytest.mark.parametrize(
-    ("line", "gpu"), [("device: cpu", "cpu"), ("offload device: cpu", None), ("offload_optimizer, device: cpu", None)]
+    ("line", "gpu"),
+    [
+        ("device: cpu", "cpu"),
+        ("offload device: cpu", None),
+        ("offload_optimizer, device: cpu", None),
+        ("device: cpu, offload: optimizer", None),
+        ("device: cpu, offload: none", "cpu"),
+        ("offload_optimizer=False, device: cpu", "cpu"),
+        ("device: cpu, no_sync, offload no", "cpu"),
+        ("device: cpu, offload: nothing, offload: optimizer", None),
+        ("device: cpu, offload: none, offload_params: 1", None),
+    ],
 )
 def test_what_is_offloaded_to_a_cpu_did_not_run_on_it(line, gpu):
     assert settings_before(["model: gpt2 | batch 8 | seq 512", line]).get("gpu") == gpu

@@ -490,6 +490,7 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
         assert (found.origin.format, found.world_size, found.steps_s) == ("log/Transformers", 4, (2.0,))
         assert found.scenario["model"] == "llama3.2-1b"
         assert found.scenario["plan"] == {"dp": 4, "micro_batch": 8}
+        assert found.scenario["training"] == {"global_batch": 64}
         proposed = said_scenario(found)
         assert proposed.asked == ("seq_len", "chip")
         assert "sequence length" in proposed.reason

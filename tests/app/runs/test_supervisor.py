@@ -244,6 +244,9 @@ def test_a_clock_that_is_set_ends_no_run(server, settings, monkeypatch):
     with server() as client:
         run_id = client.post("/api/runs", json={**ENDLESS, "time_limit_s": 600}).json()["id"]
         measuring(client, run_id)
+        monkeypatch.setattr(client.app.state.context.cpu, "state", "ready")
+        asked = client.post("/api/this-cpu").json()
+        assert (asked["measuring"], asked["message"][:19]) == (False, "A run is under way "), "each disturbs the other"
         monkeypatch.setattr(time, "time", lambda: real() + 86_400)
         time.sleep(2)
         assert client.get(f"/api/runs/{run_id}").json()["state"] == "running"

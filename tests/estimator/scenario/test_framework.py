@@ -61,8 +61,10 @@ def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
         traits = replace(traits, fuses=False, vocab_parallel_loss=False)
     if trait == "compiles_loss":
         traits = replace(traits, fuses=True, vocab_parallel_loss=False)
-    if trait in ("clamps_apart", "multiplies_apart"):
+    if trait in ("clamps_apart", "multiplies_apart", "multiplies_grouped"):
         traits = replace(traits, fuses=True)
+    if trait == "multiplies_grouped":
+        traits = replace(traits, multiplies_apart=False)
     if trait == "wide_states":
         traits = replace(traits, master_weights=False)
     if trait == "merges_input_gradients":

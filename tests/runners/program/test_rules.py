@@ -150,6 +150,17 @@ def test_a_mode_finds_the_rule_that_a_library_has_for_it_when_it_comes(monkeypat
     assert registry.find_torch_dispatch_rule(op, mode) is None
 
 
+@pytest.mark.parametrize("rules", [SimpleNamespace(), SimpleNamespace(_data=[])])
+def test_a_torch_that_keeps_its_rules_otherwise_looks_them_up_itself(monkeypatch, rules):
+    registry = torch._library.simple_registry
+    own = registry.find_torch_dispatch_rule
+    entry = SimpleNamespace(torch_dispatch_rules=rules)
+    monkeypatch.setattr(registry, "singleton", SimpleNamespace(find=lambda name: entry))
+    monkeypatch.setattr(registry, "find_torch_dispatch_rule", own)
+    fake._keep_rules()
+    assert registry.find_torch_dispatch_rule is own
+
+
 def test_tensors_of_an_op_are_its_lists_too_but_for_sizes():
     one, two = torch.empty(1), torch.empty(2)
     assert list(map(id, given_tensors(([1, 2], [None, one], 3.0), {"other": (two,)}))) == [id(one), id(two)]

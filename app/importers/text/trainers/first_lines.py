@@ -43,8 +43,10 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 _PARAMETERS = re.compile(r"\b(?:n_|num_)?param(?:eter)?s?\s?[:=]\s?([\d.,]{1,20}[KMB]?)\b", re.IGNORECASE)
-_CPU = re.compile(r"^(?!.*\boffload).*\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE)
-"""On what it ran; states that are offloaded are on a CPU as well."""
+_CPU = re.compile(
+    r"^(?!.*\boffload(?![\w ]{0,20}[:= ]\s?(?:none|no|not|null|false|off|0)\b)).*\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE
+)
+"""On what it ran; states that are offloaded are on a CPU as well, unless the line says that none are."""
 _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})(?![\w./-]|\s?[:=])", re.IGNORECASE)
 """Not ``model: d_model=1024``, whose first word is a setting's."""
 _SUBJECT = re.compile(r"\b(?:(?:pre)?train(?:ing)?|fine-?tuning|running|benchmarking|model)\s([\w./-]{2,80})", re.I)

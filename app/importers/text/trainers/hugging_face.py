@@ -195,7 +195,7 @@ def _scenario(
     precision = next((name for name, mode in (("bf16-amp", "bf16"), ("fp16-amp", "fp16"), ("tf32", "tf32"))
                       if modes[mode]), "fp32")  # fmt: skip
     longest = whole(arguments, {"max_length": "length", "max_seq_length": "length"}).get("length", 0)
-    training: dict[str, Any] = {**({"precision": precision} if arguments else {}), "framework": "pytorch-eager"}
+    training: dict[str, Any] = {"precision": precision, "framework": "pytorch-eager"} if arguments else {}
     if batch:
         training["global_batch"] = batch
     if length or longest:

@@ -47,7 +47,7 @@ def _with_settings(log: Log, lines: Sequence[str]) -> Log:
     if not (ranks or precise or model):
         return log
     warnings = [Warning(code=FIELD_GUESSED, message=why, where="model.name")] if model else []
-    training = {"framework": "pytorch-eager", **({"precision": _PRECISIONS[precise]} if precise else {})}
+    training = {"precision": _PRECISIONS[precise]} if precise else {}
     scenario = {
         **({"model": model} if model else {}),
         "plan": {"dp": ranks} if ranks else {},

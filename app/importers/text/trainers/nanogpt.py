@@ -20,6 +20,7 @@ _VOCABULARY = re.compile(r"^found vocab_size = (\d{1,9})\b")
 _SETTING = re.compile(r"^(?:Overriding: )?([a-z_]{1,40}) = ([^#]{1,80}?)\s*(?:#.*)?$")
 _OPTIMIZED = re.compile(r"^num (?:non-)?decayed parameter tensors: \d{1,6}, with ([\d,]{1,20}) parameters$")
 _GROUPS = 2
+_COMPILING = "compiling the model..."
 _PRODUCT = re.compile(r"([1-9]\d{0,5})(?: ?\* ?([1-9]\d{0,5}))?")
 _ITERATION = re.compile(r"^iter \d{1,9}: loss ")
 _DEFAULTS = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 12}
@@ -66,6 +67,8 @@ def read(lines: Sequence[str]) -> Log | None:
     }
     if "dtype" not in said:
         guesses["training.precision"] = f"{training['precision']} is nanoGPT's default, which the log does not say"
+    if "compile" not in said and not any(line.startswith(_COMPILING) for line in before):
+        guesses["training.framework"] = "Compiling is nanoGPT's default, of which the log does not say anything"
     ranks = _ranks(log, printed, tokens, sizes)
     plan = _plan(stated, said, training.get("global_batch", 0), ranks, guesses)
     warnings = [*log.warnings, *(Warning(code=FIELD_GUESSED, message=why, where=at) for at, why in guesses.items())]

@@ -1,4 +1,4 @@
-/** The button beside predictions of a CPU that was busy when it was measured: it is measured again. */
+/** The button beside what says that this CPU was busy when it was measured, or could not be: it is measured again. */
 import { api } from "../../api.js";
 import { set, state, subscribe } from "../../state.js";
 import { h, put } from "./dom.js";
@@ -19,11 +19,11 @@ export function createMeasureAgain() {
     set({ catalog: { ...state.catalog, measuring } });
   }
 
-  /** @param {string} [doubt]  why predictions say nothing, "" where they do */
+  /** @param {string} [doubt]  why predictions say nothing, or there are none; "" where they say something */
   function update(doubt = why) {
     why = doubt;
-    const { doubts = {}, measuring = false } = state.catalog;
-    element.hidden = !why || !Object.values(doubts).includes(why);
+    const { doubts = {}, pending = [], measuring = false } = state.catalog;
+    element.hidden = !why || ![...Object.values(doubts), ...pending.map(({ message }) => message)].includes(why);
     element.disabled = measuring;
     put(element, measuring ? "Measuring this CPU again …" : "Measure this CPU again");
   }

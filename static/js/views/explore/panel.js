@@ -17,6 +17,7 @@ import { h, put } from "../common/dom.js";
 import { options, OWN, selectOr } from "../common/entries.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
 import { createFieldProblem } from "../common/fieldProblem.js";
+import { createMeasureAgain } from "../common/measureAgain.js";
 import { createModelFile } from "./modelFile.js";
 import { choiceOf, createPlan, menuOf, numberOf } from "./plan.js";
 import { createField } from "./field.js";
@@ -100,6 +101,9 @@ export function createPanel({ tour }) {
   const totalLabel = h("label", { for: "chips" });
   const modelFacts = h("p", { class: "hint" });
   const chipFacts = h("p", { class: "hint" });
+  const unmeasured = h("p", { class: "hint", hidden: true });
+  const again = createMeasureAgain();
+  let hasFailed = false;
   const modelProblem = h("div", { class: "problem", role: "alert", hidden: true });
   const chipProblem = h("div", { class: "problem", role: "alert", hidden: true });
   const product = h("span", { class: "aside" });
@@ -136,6 +140,8 @@ export function createPanel({ tour }) {
       h("h2", {}, h("label", { for: "chip", text: "Hardware" })),
       chip,
       chipFacts,
+      unmeasured,
+      again.element,
       h("div", { class: "field" }, totalLabel, total),
       totalProblem.element,
       nodes.element,
@@ -196,6 +202,15 @@ export function createPanel({ tour }) {
     chip.replaceChildren(...ownOptions("chip"), ...options(state.catalog.chips), ...waiting);
   }
 
+  /** Why this CPU could not be measured, and how far the measurement is that somebody asked for since. */
+  function tellUnmeasured() {
+    const now = state.catalog.pending?.find((one) => one.state === "failed" || (hasFailed && one.state === "probing"));
+    hasFailed = Boolean(now);
+    put(unmeasured, now?.message ?? "");
+    unmeasured.hidden = !now;
+    again.update(now?.message ?? "");
+  }
+
   /** @param {Set<string>} [changed] */
   function update(changed) {
     const { scenario, catalog } = state;
@@ -204,6 +219,7 @@ export function createPanel({ tour }) {
     if (!changed || changed.has("catalog")) {
       offerChips();
       offerModels();
+      tellUnmeasured();
     }
     selectOr(model, scenario.model);
     selectOr(chip, scenario.cluster.chip);

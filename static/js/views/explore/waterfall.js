@@ -122,14 +122,15 @@ export function createWaterfall({ name }) {
   function update() {
     const { pair, difference, catalog, selected, drag } = state;
     const one = pair?.a ?? pair?.b;
-    if (!pair || !one) return;
+    if (!pair || !one) return tell();
     const none = silent(pair);
     box.hidden = none;
     if (none) {
       heading("Step time");
+      tell();
       return put(card.sub, "what stands here gives no step time; its warnings say why");
     }
-    if (![pair.a, pair.b].some((side) => side?.step_s)) return;
+    if (![pair.a, pair.b].some((side) => side?.step_s)) return tell();
     const { a, b } = pair;
     const both = a?.step_s && b?.step_s ? { a: a.step_s, b: b.step_s } : null;
     const names = [
@@ -189,10 +190,14 @@ export function createWaterfall({ name }) {
     const run = a?.measurement ?? b?.measurement ?? null;
     const doubt = doubtOf(state.estimated ?? state.scenario, catalog);
     const spread = run && (doubt || a?.disturbed || b?.disturbed) ? spreadWords(run) : "";
-    put(hint, [spread, doubt, untoldWords(run)].filter(Boolean).join(" "));
-    hint.hidden = !hint.textContent;
+    return tell([spread, doubt, untoldWords(run)].filter(Boolean).join(" "), doubt);
+  }
+
+  /** Say what there is to know of the bars; where none are drawn, nothing. @param {string} [words] @param {string} [doubt] */
+  function tell(words = "", doubt = "") {
+    put(hint, words);
+    hint.hidden = !words;
     again.update(doubt);
-    return undefined;
   }
 
   /** @param {string} text */

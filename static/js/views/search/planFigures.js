@@ -4,7 +4,7 @@ import { answerOf } from "../../answers.js";
 import { axisOf } from "../../fieldLabels.js";
 import { measures, planFigure } from "../../figures/plans.js";
 import { planCells } from "../../figures/planCells.js";
-import { chipHoursWord, chipOf } from "../../scenario.js";
+import { chipHoursWord, rankBytes } from "../../scenario.js";
 import { state } from "../../state.js";
 import { CELL_AXES } from "../../sweeping.js";
 import { planWords } from "../../planLabel.js";
@@ -111,8 +111,10 @@ export function createPlanFigures() {
     const measure = (/** @type {string} */ key) => usable.find((one) => one.key === key) ?? usable[0];
     axes.update(usable.map(({ key, text }) => [key, text]));
     pair.update(CELL_AXES.map((one) => [one, axisOf(one)]));
+    // ranks of one CPU share it: fewer have more each, which none exceeds
+    const plans = sorted.length ? sorted.map(({ found }) => found.scenario) : [scenario];
     const capacity_bytes = Math.min(
-      chipOf(scenario, catalog).memory_bytes ?? Infinity,
+      Math.max(...plans.map((one) => rankBytes(one, catalog) ?? Infinity)),
       wanted.memory_gb ? wanted.memory_gb * 1e9 : Infinity,
     );
     const [x, y] = wanted.axes.map(measure);

@@ -95,6 +95,16 @@ def test_what_a_program_runs_beside_its_model_is_told_from_its_ops(call):
     assert call("figures/ownOps", "leftOutOfForm", [{"op": "aten::mm"}, {"op": "aten::item_like"}]) == []
 
 
+def test_kernels_of_one_name_say_how_many_shapes_they_have(call):
+    def op(name, shape, seconds):
+        return {"name": name, "phase": "forward", "category": "matmul", "shape": shape, "seconds": seconds,
+                "count": 1, "flops": 1.0, "bytes": 1.0, "precision": ""}  # fmt: skip
+
+    ops = [op("mm", [8, 4, 4], 1.0), op("mm", [8, 9, 4], 3.0), op("mm", [8, 4, 4], 1.5), op("copy", [0, 0, 0], 1.0)]
+    rows = call("figures/matched", "matched", {"a": {"estimate": {"ops": ops, "collectives": []}}, "b": None}, None, "")
+    assert {row["name"]: row["shape"] for row in rows} == {"mm, forward": "8 × 9 × 4 and 1 more", "copy, forward": ""}
+
+
 def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     rows = [
         {"model": "small", "forward_s": 0.02, "status": "ok"},

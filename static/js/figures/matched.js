@@ -24,17 +24,33 @@ const kindIn = (name) =>
       .includes(kind.replace(/-/g, "")),
   ) ?? "";
 
+/**
+ * The shapes of each name and phase: that of most time, and how many others; "" where an op has none.
+ * @param {import("../types.js").Op[]} ops
+ */
+function shapesOf(ops) {
+  /** @type {Map<string, Map<string, number>>} */
+  const times = new Map();
+  for (const { name, phase, shape, seconds } of ops) {
+    const text = Array.isArray(shape) && shape.every((length) => !length) ? "" : shapeText(shape);
+    if (!text) continue;
+    const own = times.get(`${name}, ${phase}`) ?? new Map();
+    times.set(`${name}, ${phase}`, own.set(text, (own.get(text) ?? 0) + seconds));
+  }
+  return new Map(
+    [...times].map(([name, own]) => {
+      const [[longest]] = [...own].sort(([, a], [, b]) => b - a);
+      return [name, own.size > 1 ? `${longest} and ${own.size - 1} more` : longest];
+    }),
+  );
+}
+
 /** @param {import("../sides.js").Side | null} side @param {string} talking  category of what is sent @returns {Entry[]} */
 function entriesOf(side, talking) {
   if (!side) return [];
   const { estimate, measurement } = side;
   const works = estimate ? worksOf(estimate.ops) : worksOfKernels(measurement?.kernels ?? []);
-  /** @type {Map<string, string>} */
-  const shapes = new Map();
-  for (const op of estimate?.ops ?? []) {
-    const text = shapeText(op.shape);
-    if (text) shapes.set(`${op.name}, ${op.phase}`, text);
-  }
+  const shapes = shapesOf(estimate?.ops ?? []);
   const computed = works.map(({ name, category, seconds, count, flops }) => ({
     name,
     shape: shapes.get(name) ?? "",

@@ -1,7 +1,7 @@
 /** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, setSweep, show } from "../../actions.js";
 import { partOf, sweepable } from "../../fieldSweep.js";
-import { count, quantity, short, significant, when } from "../../format.js";
+import { count, quantity, short, when } from "../../format.js";
 import { isTable, isTraced, wasTraced } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
 import { clusterChips, complete, describe, get, resized, same, shortLabel } from "../../scenario.js";
@@ -169,7 +169,7 @@ function pinnedPlans() {
 
 /** What tells traces of one program apart. @param {import("../../types.js").Summary} summary */
 function tracedFacts({ predicted }) {
-  const tokens = predicted?.tokens ? ` for ${significant(predicted.tokens, 15)} tokens` : "";
+  const tokens = predicted?.tokens ? ` for ${count(predicted.tokens)} tokens` : "";
   return predicted
     ? `traced, ${quantity(predicted.step_time_s, "s")} predicted from its own ops${tokens}`
     : "traced, predicted from its own ops";

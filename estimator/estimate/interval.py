@@ -33,7 +33,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor",
              "host_library_backward_factor", "host_module_ops", "host_saved_ops", "host_gradient_kernels",
-             "host_optimizer_s", "host_tensor_s",
+             "host_unrecorded_frac", "host_optimizer_s", "host_tensor_s",
              "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
              "host_dtensor_cold_factor", "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s",
              "host_graph_backward_s",

@@ -71,6 +71,7 @@ class Efficiencies:
     gemm_overlap_power: float
     gemm_operands_frac: float
     gemm_grouped_tile_s: float
+    gemm_grouped_switch_s: float
     gemm_in_step_factor: float
     attention_frac: float
     attention_flash_frac: float

@@ -51,6 +51,7 @@ SHAPES = (
     "gemm_overlap_power",
     "gemm_operands_frac",
     "gemm_grouped_tile_s",
+    "gemm_grouped_switch_s",
     "gemm_in_step_factor",
     "attention_half_width",
     "attention_backward_half_width",

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from estimator.operations.elementwise import TURNED, walked_dimensions
 from estimator.operations.op import Chained, Op
+from estimator.operations.torch_kernels import TURNED, walked_dimensions
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand

@@ -27,6 +27,11 @@ def count(operand: Operand) -> int:
     return math.prod(operand.shape)
 
 
+def size_and_type(operand: Operand) -> tuple[int, str]:
+    """Elements and type: what of a tensor a list tells again where another call reads it, perhaps in another shape."""
+    return count(operand), operand.dtype
+
+
 def moved_bytes(operand: Operand) -> float:
     """Bytes that lie in memory behind an operand: what is expanded lies there once."""
     if operand.strides is None:

@@ -267,9 +267,8 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = results_of(s)
     read: list[Operand] = []
-    joined.flow[index] = tuple(
-        next((by for made, by in reversed(group.results) if _same(made, one)), one) for one in s.inputs
-    )
+    taken: set[int] = set()
+    joined.flow[index] = tuple(_source(group, one, taken) for one in s.inputs)
     group.results += [(one, index) for one in outputs]
     for one in _touched(s):
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
@@ -307,6 +306,15 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         group.looped = max(group.looped, float(count(s.inputs[0])))
     group.last = index
     joined.kernels[index] = []
+
+
+def _source(group: _Group, one: Operand, taken: set[int]) -> int | Operand:
+    """The last call of a kernel that made an operand, or the operand: two of a call that look alike are two tensors."""
+    for at in range(len(group.results) - 1, -1, -1):
+        if at not in taken and _same(group.results[at][0], one):
+            taken.add(at)
+            return group.results[at][1]
+    return one
 
 
 def _touched(s: Signature) -> tuple[Operand, ...]:

@@ -186,7 +186,10 @@ def estimate_pipelined(
         limits=explain.limits(
             spent, step.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=(*assumptions_of(priced, e, one_s), *_said(plan, micro_batches, whole, step.critical)),
+        assumptions=(
+            *assumptions_of(priced, e, one_s, min(ranks, cluster.chips_per_node)),
+            *_said(plan, micro_batches, whole, step.critical),
+        ),
         problems=problems_of(priced, held, one_s),
         parameters=found.parameters,
         model_flops=model_flops * copies,

@@ -193,6 +193,9 @@ def test_ranks_that_sum_their_gradients_hide_most_of_it():
     ), "what hides counts to no module"
     assert many.memory.peak_bytes > alone.memory.peak_bytes
     assert many.chips == 8
+    eight, alone = (" ".join(one.assumptions) for one in (many, predicted(LLAMA)))
+    assert "to power and heat of 8 chips" in eight
+    assert "power and heat" not in alone, "as its products reach what one chip alone reaches"
     without = predicted(what_if.without_communication(with_data_parallel(8)(LLAMA)))
     assert without.phases_s["exposed_communication"] == 0
     assert without.step_time_s <= many.step_time_s

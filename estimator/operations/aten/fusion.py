@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
-from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, width
+from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, size_and_type, width
 from estimator.operations.op import WHOLE, Op, fetched_at_once
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import Operand, OpList, Signature
@@ -149,7 +149,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
-            made = {(count(one), one.dtype) for one in s.outputs}
+            made = {size_and_type(one) for one in s.outputs}
             joined.written |= made
             joined.by_products |= made
             if kernels_of_table(s.op) in PADDED:
@@ -263,7 +263,7 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
     for one in s.inputs[-2:]:
         if WHOLE == products.fetched_of(one) == fetched_at_once(one.shape[-1], width(one)):
             continue
-        key = count(one), one.dtype
+        key = size_and_type(one)
         if key in padded:
             size, made, _ = joined.copies[padded[key]]
             joined.copies[padded[key]] = (size, made, index)
@@ -287,7 +287,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             joined.unwritten.add(maker[1])
             joined.inner.add(maker)
             continue
-        key = count(one), one.dtype
+        key = size_and_type(one)
         phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))
         if sources and phase == group.phase == Phase.FORWARD and not isinstance(source, int):
             joined.written.add(key)  # what the next kernel reads, as a sum over layers, is in memory
@@ -304,8 +304,8 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         group.read += [source] * (read.count(source) - group.read.count(source))
     group.open += [(one, index) for one in outputs]
     for one in outputs:
-        group.first.setdefault((count(one), one.dtype), (index, one))
-    group.made |= {(count(one), one.dtype) for one in outputs}
+        group.first.setdefault(size_and_type(one), (index, one))
+    group.made |= {size_and_type(one) for one in outputs}
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.gelus += COMPILED_GELU * elementwise.gelus_of(s) * max(map(count, outputs), default=0)
     _turn(group, s, joined)
@@ -353,7 +353,7 @@ def _touched(s: Signature) -> tuple[Operand, ...]:
 
 def _taken_by_product(groups: list[_Group], s: Signature, joined: Joined) -> None:
     """End the groups whose results another kernel reads."""
-    read = {(count(one), one.dtype) for one in s.inputs}
+    read = {size_and_type(one) for one in s.inputs}
     taken = [one for one in groups if one.made & read]
     _close(taken, joined)
     groups[:] = [one for one in groups if one not in taken]
@@ -365,7 +365,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
         written = [one for one, _ in group.open]
         joined.unwritten -= {index for _, index in group.open}
         for key in group.made:
-            if any((count(one), one.dtype) == key for one in written):
+            if any(size_and_type(one) == key for one in written):
                 joined.written.add(key)
             else:
                 if group.phase == Phase.FORWARD:

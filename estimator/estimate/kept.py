@@ -155,10 +155,18 @@ def _read(plan: _Plan, operand: Operand, call: int) -> int | None:
     storages = plan.found.storages
     alive = [
         at
-        for at in plan.by_bytes.get(int(moved_bytes(operand)), ())
+        for at in plan.by_bytes.get(_whole_bytes(operand), ())
         if storages[at].born < call and (storages[at].died == NONE or storages[at].died > call)
     ]
     return max(alive, key=lambda at: storages[at].born, default=None)
+
+
+def _whole_bytes(operand: Operand) -> int:
+    """Bytes of the tensor that an operand is a slice of, as gate and up of one product: by its longest stride."""
+    if operand.strides is None:
+        return int(moved_bytes(operand))
+    reach = max((size * stride for size, stride in zip(operand.shape, operand.strides, strict=True)), default=1)
+    return int(reach * width(operand))
 
 
 def _is_saved(plan: _Plan, at: int) -> bool:

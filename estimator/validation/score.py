@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import mean, median
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.efficiency import Calibrated, efficiencies_for, without_autograd
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.residual import allocator_range, held_interval, memory_interval
 from estimator.scenario.breakdown import WORK_PHASES
@@ -18,6 +18,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT
 from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
+from estimator.validation.measured import is_inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +214,8 @@ def _predict(
     row = scenario_of_row(cells, own)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
+    if is_inference(cells):
+        calibration = without_autograd(row.scenario.cluster.chip, calibration)
     try:
         found = estimate(row.scenario, calibration, explained=False)
     except InputProblems as error:

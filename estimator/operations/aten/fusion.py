@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
 from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, size_and_type, width
@@ -267,11 +267,10 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = results_of(s)
     read: list[Operand] = []
-    joined.flow[index] = tuple(
-        next((by for made, by in reversed(group.results) if _same(made, one)), one) for one in s.inputs
-    )
+    taken: set[int] = set()
+    joined.flow[index] = tuple(_source(group, one, taken) for one in s.inputs)
     group.results += [(one, index) for one in outputs]
-    for one in s.inputs:
+    for one in _touched(s):
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
             group.open.remove(maker)
@@ -280,6 +279,9 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             continue
         key = size_and_type(one)
         phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))
+        if sources and phase == group.phase == Phase.FORWARD:
+            joined.written.add(key)  # what the next kernel reads, as a sum over layers, is in memory
+            joined.read_later.add(key)
         if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
             sources = ()  # to compute a residual again, all before it would have to be
         if not sources or key in joined.written or phase == group.phase:
@@ -304,6 +306,23 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         group.looped = max(group.looped, float(count(s.inputs[0])))
     group.last = index
     joined.kernels[index] = []
+
+
+def _source(group: _Group, one: Operand, taken: set[int]) -> int | Operand:
+    """The last call of a kernel that made an operand, or the operand: two of a call that look alike are two tensors."""
+    for at in range(len(group.results) - 1, -1, -1):
+        if at not in taken and _same(group.results[at][0], one):
+            taken.add(at)
+            return group.results[at][1]
+    return one
+
+
+def _touched(s: Signature) -> tuple[Operand, ...]:
+    """What a call reads: of a table whose rows it picks, as an embedding does, these rows alone."""
+    if kernels_of_table(s.op) is not indexing.rows or not s.inputs or not s.outputs:
+        return s.inputs
+    picked = replace(s.outputs[0], dtype=s.inputs[0].dtype, strides=None)
+    return (picked if count(picked) < count(s.inputs[0]) else s.inputs[0], *s.inputs[1:])
 
 
 def _taken_by_product(groups: list[_Group], s: Signature, joined: Joined) -> None:
@@ -359,6 +378,8 @@ def _same(made: Operand, read: Operand) -> bool:
     """Whether an operand is what was made, perhaps seen in another shape."""
     if made == read:
         return True
+    if read.strides is not None and 0 in read.strides:  # heads that several share: expanded, then laid out anew
+        return made.dtype == read.dtype and moved_bytes(made) == moved_bytes(read) and 1 < count(made) < count(read)
     viewed = made.strides is None and read.strides is None and made.shape != read.shape
     return viewed and made.dtype == read.dtype and count(made) == count(read) > 1
 

@@ -261,7 +261,7 @@ const listed = (name, columns, title) => (/** @type {Entry[]} */ entries) => {
 };
 
 /** @type {Record<string, (entries: Entry[]) => Chart[]>} */
-export const CHARTS = {
+const CHARTS = {
   "text/attention": attention,
   attention,
   "text/attention-memory": memoryByLength,

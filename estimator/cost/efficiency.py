@@ -81,6 +81,10 @@ class Efficiencies:
     attention_backward_half_length: float
     attention_vector_half_length: float
     attention_half_width: float
+    attention_flash_half_width: float
+    attention_flash_backward_half_width: float
+    attention_flash_backward_frac: float
+    attention_flash_width_power: float
     attention_backward_half_width: float
     attention_backward_frac: float
     attention_tile: float

@@ -173,7 +173,7 @@ def estimate(
         interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
-            Phase.FORWARD: float(timing.wait_forward_s),
+            Phase.FORWARD: float(timing.wait_start_s + timing.wait_forward_s),
             Phase.BACKWARD: float(timing.wait_backward_s),
             Phase.OPTIMIZER: float(timing.wait_optimizer_s),
         },

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import mean, median
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.efficiency import Calibrated, efficiencies_for, without_autograd
 from estimator.estimate.estimate import Estimate, Memory, estimate
 from estimator.estimate.report import MemoryOfStage
 from estimator.estimate.residual import allocator_range, held_interval, memory_interval
@@ -19,7 +19,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT
 from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
-from estimator.validation.measured import Measured
+from estimator.validation.measured import Measured, is_inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +217,8 @@ def _predict(
     row = scenario_of_row(cells, own)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
+    if is_inference(cells):
+        calibration = without_autograd(row.scenario.cluster.chip, calibration)
     try:
         found = estimate(row.scenario, calibration, explained=False)
     except InputProblems as error:

@@ -104,7 +104,7 @@ def test_a_row_without_a_bar_says_why():
 
 
 def test_page_and_importers_know_a_length_by_the_same_names():
-    (found,) = call_each("figures/tableCharts", "lengths", [[]])
+    (found,) = call_each("figures/genericChart", "lengths", [[]])
     assert set(found) == meaning.SEQ_LEN - {"t"}, "t is as often a time"
 
 

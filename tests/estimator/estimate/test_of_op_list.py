@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from estimator.cost.efficiency import NAMES, efficiencies, ideal
 from estimator.cost.host import new_products_s
 from estimator.estimate import expected, what_if
+from estimator.estimate.call_times import CORRECTED, WALKED_FIRST, times_of
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, recorded, times_of
+from estimator.estimate.recorded import recorded
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json

@@ -148,8 +148,8 @@ def estimate(
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
-        interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, allocator_range(scenario, fullest.moment, e)),
+        interval_bytes=memory_interval(fullest.peak_bytes),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, allocator_range(scenario, fullest.moment, e)),
     )
 
     tokens = float(scenario.tokens)

@@ -127,6 +127,12 @@ const TERMS = [
     says: "Another amount of work at the speed of A.",
     formula: "(amount B − amount A) / rate A",
   },
+  {
+    name: "more recomputed",
+    also: ["less recomputed"],
+    says: "Another part of the forward pass runs a second time in backward, by the kernels that it has in forward.",
+    formula: "amount recomputed by B / its rate − amount recomputed by A / its rate, at one rate of both",
+  },
   { name: "less overlap", also: ["more overlap"], says: "Another part of the communication is hidden behind compute." },
   {
     name: "longer waits",

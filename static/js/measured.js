@@ -102,11 +102,13 @@ export function untoldWords(measurement) {
 export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.cluster)] ?? "";
 
 /**
- * Whether a chip that was known is another by now, as a CPU that was measured anew: what the page shows of it is of before.
+ * Chips that were known and are others by now, as a CPU that was measured anew: what the page shows of them is of before.
  * @param {Entry[]} before @param {Entry[]} now
  */
-export const isMeasuredAnew = (before, now) =>
-  before.some(({ key, value }) => now.some((one) => one.key === key && !same(one.value, value)));
+export const anewAmong = (before, now) =>
+  before
+    .filter(({ key, value }) => now.some((one) => one.key === key && !same(one.value, value)))
+    .map(({ key }) => key);
 
 /**
  * Whether a prediction and a measurement can be held against each other: neither was disturbed.

@@ -103,6 +103,13 @@ def test_a_row_without_a_bar_says_why():
     assert "1 place out of memory" in figure["summary"]
 
 
+def test_a_step_s_passes_and_its_optimizer_stand_in_one_chart():
+    passes = {"forward_s": 0.1, "backward_s": 0.2, "optimizer_s": 0.05}
+    rows = [{"model": name, "status": "ok", **passes} for name in ("small", "large")]
+    (chart,) = charts_of("step-times", rows)
+    assert [one["name"] for one in chart["series"]] == ["forward", "backward", "optimizer"]
+
+
 def test_page_and_importers_know_a_length_by_the_same_names():
     (found,) = call_each("figures/genericChart", "lengths", [[]])
     assert set(found) == meaning.SEQ_LEN - {"t"}, "t is as often a time"

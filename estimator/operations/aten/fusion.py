@@ -38,6 +38,11 @@ SAFE_SOFTMAX_GELUS = 22.0
 """GELUs of an element that a compiled softmax with dropout and a mask costs beside its draw: rows of 256 take 37.9 ps
 an element on an H100 and 35.7 on an H200, whose memory is faster. Of what these cycles are made is not known."""
 
+TURN_GELUS = 1.33
+"""GELUs of a sine or cosine, which a compiled kernel computes anew for each element that it turns: queries and keys of
+Llama take 3.4 and 3.8 ps an element forward (a cosine and a sine), 5.0 to 5.8 backward (another sine, as each half is
+computed apart), on H100 and H200, of whose memory they need 1.4 and 1.0: 1.24 to 1.45, their geometric mean."""
+
 SHORT_LIVED = 16
 """Calls within which a result that nobody reads is gone, as attention's weights that a library gives beside: what lives
 longer is not looked for in each call of its region. The longest such life seen is 14 calls (positions that GPT-2 and
@@ -71,7 +76,7 @@ class Joined:
     the phase and operands of their kernel and the number of the forward that made them first, ``forwards`` of them so
     far: each micro-batch has results of its own. ``by_products``: sizes and types of products' results;
     ``read_later``: those that a later phase reads from memory; ``first``: the first result of each that a kernel makes
-    and does not write, with its call and the kernel's last.
+    and does not write, with its call and the kernel's last; ``turns``: tables of sines and cosines.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -87,6 +92,7 @@ class Joined:
     ends: dict[int, int] = field(default_factory=dict)
     same: dict[int, int] = field(default_factory=dict)
     inner: set[tuple[Operand, int]] = field(default_factory=set)
+    turns: set[tuple[int, str]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -103,6 +109,8 @@ class _Group:
     gelus: float = 0.0
     drawn: list[Operand] = field(default_factory=list)
     reduces: bool = False
+    turned: float = 0.0
+    halves: float = 0.0
     names: list[str] = field(default_factory=list)
     results: list[tuple[Operand, int]] = field(default_factory=list)
     first: dict[tuple[int, str], tuple[int, Operand]] = field(default_factory=dict)
@@ -234,6 +242,8 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
         group.gelus += one.gelus
         group.drawn += one.drawn
         group.reduces |= one.reduces
+        group.turned += one.turned
+        group.halves += one.halves
         group.names += one.names
         group.results = sorted(group.results + one.results, key=lambda pair: pair[1])
     groups[:] = [one for one in groups if one not in others]
@@ -270,7 +280,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     taken: set[int] = set()
     joined.flow[index] = tuple(_source(group, one, taken) for one in s.inputs)
     group.results += [(one, index) for one in outputs]
-    for one in _touched(s):
+    for one, source in zip(_touched(s), joined.flow[index], strict=True):
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
             group.open.remove(maker)
@@ -279,7 +289,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             continue
         key = size_and_type(one)
         phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))
-        if sources and phase == group.phase == Phase.FORWARD:
+        if sources and phase == group.phase == Phase.FORWARD and not isinstance(source, int):
             joined.written.add(key)  # what the next kernel reads, as a sum over layers, is in memory
             joined.read_later.add(key)
         if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
@@ -298,6 +308,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     group.made |= {size_and_type(one) for one in outputs}
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.gelus += COMPILED_GELU * elementwise.gelus_of(s) * max(map(count, outputs), default=0)
+    _turn(group, s, joined)
     group.names.append(s.op.rpartition("::")[2])
     group.reduces |= kernels_of_table(s.op) in REDUCING
     if kernels_of_table(s.op) is elementwise.dropout:
@@ -306,6 +317,21 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         group.looped = max(group.looped, float(count(s.inputs[0])))
     group.last = index
     joined.kernels[index] = []
+
+
+def _turn(group: _Group, s: Signature, joined: Joined) -> None:
+    """Count the elements for which a call computes a sine or cosine: a compiler keeps no table of them.
+
+    A product with one computes it, and each of the two halves of its gradient does so again.
+    """
+    made = float(max(map(count, s.outputs), default=0))
+    tables = [one for one in s.inputs if (count(one), one.dtype) in joined.turns]
+    if kernels_of_table(s.op) is elementwise.padded:
+        group.halves += made / 2.0
+    elif s.op in ("aten::cos", "aten::sin") or (tables and len(tables) == len(s.inputs)):
+        joined.turns |= {(count(one), one.dtype) for one in s.outputs}
+    elif tables and s.op == "aten::mul" and made > max(map(count, tables)):
+        group.turned += made
 
 
 def _source(group: _Group, one: Operand, taken: set[int]) -> int | Operand:
@@ -349,6 +375,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                 if before is None or before[-1] != joined.forwards:
                     joined.origins[key] = (group.phase, tuple(group.read), joined.forwards)
         group.gelus += _drawing_gelus(group)
+        group.gelus += TURN_GELUS * (group.turned + group.halves * (group.turned > 0.0))
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             name, looped = _shown(group.names), group.looped

@@ -22,6 +22,7 @@ import {
 /** @typedef {import("./tableSeries.js").Chart} Chart */
 
 const PHASES = ["forward", "backward", "forward_backward", "step"];
+const OF_A_STEP = ["forward", "backward", "forward_backward", "optimizer", "step"];
 const MOST_BARS = 24;
 const MOST_HELD = 20;
 const WIDTHS = ["d_model", "d_head", "head_dim"];
@@ -191,7 +192,7 @@ function parallelVariants(entries) {
 function stepTimes(entries) {
   const by = ["model", "mode", "precision", "attention", "compile", "graph", "recompute", "micro_batch", "batch"];
   const hue = telling(entries, by)[0] ?? "model";
-  const swept = PHASES.flatMap((phase) =>
+  const swept = OF_A_STEP.flatMap((phase) =>
     lines(entries, {
       title: `${said(phase)} against length`,
       x: "seq_len",
@@ -204,7 +205,8 @@ function stepTimes(entries) {
   if (swept.length) return swept;
   const names = telling(entries, [...by, "seq_len"]);
   const place = (/** @type {Row} */ row) => labelled(row, names) || String(row.model ?? "step");
-  const times = bars(entries, { title: "time by model and pass", place, columns: PHASES.map((phase) => `${phase}_s`) });
+  const columns = OF_A_STEP.map((phase) => `${phase}_s`);
+  const times = bars(entries, { title: "time by model and pass", place, columns });
   return times.length ? times : rates(entries);
 }
 

@@ -163,6 +163,7 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
         assert found.scenario["model"] == "llama3.2-1b"
         assert found.scenario["plan"] == {"dp": 4, "micro_batch": 8}
         assert found.scenario["training"] == {"global_batch": 64}
+        assert found.samples == {"parameters": 1_235_814_400}
         proposed = said_scenario(found)
         assert proposed.asked == ("seq_len", "chip")
         assert "sequence length" in proposed.reason
@@ -171,7 +172,9 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
     assert not whole.fields["training.precision"].sure
     odd = one(read(tmp_path, TRAINER_HEAD.format(72, "3,407,872") + TRAINED))  # adapters, and 72 of 16
     assert (odd.scenario["plan"], "model" in odd.scenario) == ({"micro_batch": 8}, False)
-    assert set(said_scenario(odd).asked) == {"model", "seq_len", "gpus", "chip"}
+    asked = said_scenario(odd)
+    assert (set(asked.asked), asked.parameters) == ({"model", "seq_len", "gpus", "chip"}, 3_407_872)
+    assert (asked.fields["plan.dp"].value, asked.fields["plan.dp"].sure) == (1, False), "one GPU is a guess"
 
 
 LIGHTNING = """\

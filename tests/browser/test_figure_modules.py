@@ -113,6 +113,12 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     ]
     found = call("views/common/table", "tablesOf", rows)
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
+    partly = {"model": "large", "forward_s": 0.1, "optimizer_s": None, "oom_cells": ["optimizer_s"]}
+    (table,) = call(
+        "views/common/table", "tablesOf", [{"model": "small", "forward_s": 0.1, "optimizer_s": 0.2}, partly]
+    )
+    assert [row[-1] for row in table["table"]["rows"]] == [0.2, "OOM"]
+    assert "oom cells" not in [column["title"] for column in table["table"]["columns"]]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
 

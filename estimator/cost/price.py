@@ -113,6 +113,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             memory_bytes_per_s=memory,
             start_s=getattr(efficiencies, start),
             tile_s=efficiencies.gemm_grouped_tile_s,
+            switch_s=efficiencies.gemm_grouped_switch_s,
             overlap_power=efficiencies.gemm_overlap_power,
         )
     else:

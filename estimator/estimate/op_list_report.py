@@ -7,9 +7,10 @@ from collections import Counter
 from functools import lru_cache
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
 from estimator.estimate.explain import hot_node, needed
-from estimator.estimate.recorded import Recorded, new_sizes_s
+from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase

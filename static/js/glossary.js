@@ -9,7 +9,7 @@ const ZERO = "Rajbhandari et al. 2019, arXiv 1910.02054";
 const KORTHIKANTI = "Korthikanti et al. 2022, arXiv 2205.05198";
 
 /** @type {Term[]} */
-export const TERMS = [
+const TERMS = [
   {
     name: "step time",
     says: "One optimizer step of the global batch: forward, backward, exposed communication, bubble, host waits, optimizer. The grey band is the 80 % interval of a prediction, the spread of a measurement.",

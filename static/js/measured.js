@@ -170,7 +170,7 @@ export function misnamedWords(measurement, chips) {
  * Say that another machine's CPU was measured than the one that predictions are of; "" where it was not, or nobody knows.
  * @param {Measurement} measurement @param {Entry[]} chips
  */
-export function otherCpuWords({ device }, chips) {
+function otherCpuWords({ device }, chips) {
   const here = device.kind === "cpu" && device.name ? chips.find(({ key }) => key === "cpu")?.label : "";
   // a label without a name says of no CPU that it is another
   if (!here?.includes("(") || here.includes(device.name)) return "";

@@ -117,7 +117,7 @@ def test_a_step_s_passes_and_its_optimizer_stand_in_one_chart():
 
 
 def test_page_and_importers_know_a_length_by_the_same_names():
-    (found,) = call_each("figures/unknownTable", "lengths", [[]])
+    (found,) = call_each("figures/genericChart", "lengths", [[]])
     assert set(found) == meaning.SEQ_LEN - {"t"}, "t is as often a time"
 
 

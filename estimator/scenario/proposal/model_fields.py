@@ -26,7 +26,7 @@ def model_fields(seen: Seen) -> dict[str, Proposed]:
     found["model.kv_heads"] = _kv_heads(seen, hidden, layers)
     found |= _feed_forward(seen, hidden, layers, width)
     found |= _vocabulary(seen, hidden)
-    found |= _norms(seen, hidden, layers)
+    found |= _norms(seen, layers)
     found |= _position(seen, found)
     found |= _biases(seen, found)
     found |= _experts(seen)
@@ -176,7 +176,7 @@ def _vocabulary(seen: Seen, hidden: int) -> dict[str, Proposed]:
     )
 
 
-def _norms(seen: Seen, hidden: int, layers: int) -> dict[str, Proposed]:
+def _norms(seen: Seen, layers: int) -> dict[str, Proposed]:
     words = Counter(name_of(s) for _, s in seen.forward)
     per_pass = {name: count / seen.passes for name, count in words.items()}
     layer = per_pass.get("native_layer_norm", 0)

@@ -7,7 +7,6 @@ all tokens give the widths, their repetition the layers. What a profile cannot t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +76,7 @@ def proposal(ops: OpList) -> Proposal:
     try:
         seen = seen_in(ops)
         found = {**model_fields(seen), **_training(seen)}
-        found |= _plan(seen, found)
+        found |= _plan(seen)
     except NoScenario as error:
         return Proposal(reason=str(error))
     document: dict[str, Any] = {}
@@ -186,7 +185,7 @@ def _optimizer(seen: Seen) -> Proposed:
     return guess("adamw", "no optimizer runs in the step")
 
 
-def _plan(seen: Seen, found: Mapping[str, Proposed]) -> dict[str, Proposed]:
+def _plan(seen: Seen) -> dict[str, Proposed]:
     a, ops, tp = seen.attention, seen.ops, seen.tp
     plan = {"plan.micro_batch": sure(a.batch, f"queries of {shape_of(seen)}")}
     kinds = {name_of(ops.of(call)).replace("_", "") for call in ops.calls if call.kind == "collective"}

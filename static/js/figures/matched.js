@@ -73,7 +73,7 @@ function entriesOf(side, talking) {
 }
 
 /** Tile and template arguments aside: what of a library's kernel name says what it does. @param {string} name */
-export const stem = (name) =>
+const stem = (name) =>
   name
     .replace(/^void /, "")
     .replace(/<.*$/s, "")

@@ -7,7 +7,7 @@ import { escaped, layout, SERIES } from "./base.js";
 /** @typedef {import("../types.js").Part} Part */
 /** @typedef {{from: number, to: number, axis: string, bytes: number, near: boolean}} Flow */
 
-export const MOST_RANKS = 64;
+const MOST_RANKS = 64;
 const MOST_TICKS = 8;
 const HEIGHT_PX = 340;
 
@@ -92,7 +92,7 @@ const RING = {
  * next stage and back.
  * @param {Collective[]} collectives @param {Part} plan @param {number} per_node @returns {Flow[]}
  */
-export function flows(collectives, plan, per_node) {
+function flows(collectives, plan, per_node) {
   const all = places(plan);
   /** @type {Map<string, Flow>} */
   const found = new Map();

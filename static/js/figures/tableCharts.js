@@ -1,10 +1,21 @@
 /**
- * The picture that a table deserves, by what its rows are of. Pure; rows become lines and bars in `tableSeries.js`, a table
- * of no kind is for `unknownTable.js`, what each looks like for `tableChart.js`.
+ * The picture that a table deserves, by what its rows are of; of a kind that nobody knows: `genericChart.js`. Pure; rows
+ * become lines and bars in `tableSeries.js`, what each looks like is for `tableChart.js`.
  */
 
-import { bars, distinct, isNumber, labelled, lines, ofRepeats, said, telling, valuesOf } from "./tableSeries.js";
-import { unknownCharts } from "./unknownTable.js";
+import { generic } from "./genericChart.js";
+import {
+  bars,
+  distinct,
+  isNumber,
+  labelled,
+  lines,
+  MOST_ROWS,
+  ofRepeats,
+  said,
+  telling,
+  valuesOf,
+} from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Row} Row */
 /** @typedef {import("./tableSeries.js").Entry} Entry */
@@ -14,8 +25,6 @@ const PHASES = ["forward", "backward", "forward_backward", "step"];
 const OF_A_STEP = ["forward", "backward", "forward_backward", "optimizer", "step"];
 const MOST_BARS = 24;
 const MOST_HELD = 20;
-const MOST_ROWS = 40;
-
 const WIDTHS = ["d_model", "d_head", "head_dim"];
 const VERSIONS = ["implementation", "version", "compile", "precision", "causal", ...WIDTHS];
 
@@ -252,7 +261,7 @@ const listed = (name, columns, title) => (/** @type {Entry[]} */ entries) => {
 };
 
 /** @type {Record<string, (entries: Entry[]) => Chart[]>} */
-export const CHARTS = {
+const CHARTS = {
   "text/attention": attention,
   attention,
   "text/attention-memory": memoryByLength,
@@ -334,6 +343,6 @@ export const CHARTS = {
 export function chartsOf({ origin, rows }, predicted) {
   const entries = rows.map((row, at) => ({ row, should: predicted?.rows[at] ?? {} }));
   if (!entries.length) return [];
-  const charts = (CHARTS[origin.format] ?? unknownCharts)(entries);
-  return charts.length || !CHARTS[origin.format] ? charts : unknownCharts(entries);
+  const charts = (CHARTS[origin.format] ?? generic)(entries);
+  return charts.length || !CHARTS[origin.format] ? charts : generic(entries);
 }

@@ -17,7 +17,9 @@ import { isOom, kindOf, SILENT, unitless } from "./tables.js";
 export const OUT_OF_MEMORY = "out of memory";
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
-const LEAST_PLACES = 2;
+/** Rows of a table that are drawn as bars. */
+export const MOST_ROWS = 40;
+export const LEAST_PLACES = 2;
 const MOST_OF_FEW_HUES = 6;
 const HUES = 6;
 

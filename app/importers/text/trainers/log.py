@@ -98,8 +98,9 @@ _PLAIN = re.compile(
 )
 
 
-_PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_memory_bytes", "max_memory_allocated_bytes",
-          "peak_memory_allocated_bytes", "memory_max_active_bytes")  # fmt: skip
+_PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_mem_bytes", "max_memory_bytes",
+          "max_memory_allocated_bytes", "peak_memory_allocated_bytes", "peak_memory_alloc_bytes",
+          "memory_max_active_bytes")  # fmt: skip
 _HELD = (
     "reserved_bytes",
     "reserved_memory_bytes",
@@ -160,6 +161,8 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
     )
 
 
+BUSY_GPUS = "busy_gpus"
+"""Setting: on how many GPUs nvidia-smi saw work."""
 CPU = "cpu"
 """What a log calls the device of a run without a GPU."""
 

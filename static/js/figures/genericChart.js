@@ -1,12 +1,24 @@
-/** The picture of a table of no kind, of which only names and numbers tell what was set and what was measured. Pure. */
-import { bars, distinct, isNumber, labelled, lines, ofRepeats, said, telling, valuesOf, wide } from "./tableSeries.js";
+/** The picture of a table whose kind nobody knows: what of it was set, what was swept, and what was measured. Pure. */
+
+import {
+  bars,
+  distinct,
+  isNumber,
+  labelled,
+  LEAST_PLACES,
+  lines,
+  MOST_ROWS,
+  ofRepeats,
+  said,
+  telling,
+  valuesOf,
+  wide,
+} from "./tableSeries.js";
 import { kindOf, unitless } from "./tables.js";
 
 /** @typedef {import("./tableSeries.js").Row} Row */
 /** @typedef {import("./tableSeries.js").Entry} Entry */
 
-const LEAST_PLACES = 2;
-const MOST_ROWS = 40;
 /** Figures of one unit in one chart. */
 const MOST_COLUMNS = 4;
 /** What tables call the length of a sequence, as the importers read it, but "t", which is as often a time. */
@@ -61,7 +73,7 @@ function apartAt(entries, swept, names) {
 }
 
 /** A table of no kind: its numbers over the first setting that it sweeps, else as bars. @param {Entry[]} entries */
-export function unknownCharts(entries) {
+export function generic(entries) {
   const names = distinct(entries.flatMap(({ row }) => Object.keys(row)));
   const numeric = names.filter((name) => entries.some(({ row }) => isNumber(row[name])));
   const settings = numeric.filter(

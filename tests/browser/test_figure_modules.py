@@ -241,17 +241,6 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10
 
 
-def test_a_program_s_collectives_stand_between_its_ranks_where_all_of_them_meet(call):
-    one = {"name": "allreduce", "kind": "all-reduce", "bytes": 8.0, "count": 2, "axis": "2 ranks", "ranks": 2}
-    plan = call("figures/rankMatrix", "planOf", {"tp": 1, "cp": 1, "dp": 8, "pp": 1}, 2)
-    found = call("figures/rankMatrix", "flows", [one], plan, 8)
-    assert [(flow["from"], flow["to"], flow["bytes"]) for flow in found] == [(0, 1, 16), (1, 0, 16)]
-    assert call("figures/rankMatrix", "isPlaced", one, 4) is False, "which two of four meet nobody knows"
-    assert call("figures/rankMatrix", "flows", [one], {"tp": 1, "cp": 1, "dp": 4, "pp": 1}, 8) == []
-    same = {"tp": 2, "cp": 1, "dp": 2, "pp": 1}
-    assert call("figures/rankMatrix", "planOf", same, 4) == same
-
-
 def test_the_count_of_a_file_s_parameters_is_held_against_the_chosen_model(call):
     words = [
         call("views/explore/missing", "countWords", 4_465_280, own, "GPT-2 small") for own in (0, 124e6, 4.4e6, 1e6)

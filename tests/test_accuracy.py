@@ -91,6 +91,8 @@ def test_what_a_word_and_a_chip_that_was_not_met_add_is_learned_across_places():
     by_set |= {f"e{number}": simulated(0.3, 20, rng, kind="split, experts") for number in range(4)}
     by_set |= {f"u{number}": simulated(0.3, 20, rng, hardware=f"own of {number}") for number in range(4)}
     words = fitted(by_source(by_set)).time.words
+    held = [held.time for name, ones in held_out(by_set).items() if name.startswith("u") for held in ones]
+    assert 0.65 < sum(map(bool, held)) / len(held) < 0.92, "of a chip that only the source left out has"
     assert 2 < words["experts"] < 4
     assert 2 < words[UNMET] < 4
     assert words["host near"] == 1

@@ -108,6 +108,12 @@ def test_a_step_s_passes_and_its_optimizer_stand_in_one_chart():
     rows = [{"model": name, "status": "ok", **passes} for name in ("small", "large")]
     (chart,) = charts_of("step-times", rows)
     assert [one["name"] for one in chart["series"]] == ["forward", "backward", "optimizer"]
+    # what ran out of memory beside figures says so
+    rows[1] |= {"optimizer_s": None, "oom_cells": ["optimizer_s"]}
+    (chart,) = charts_of("step-times", rows)
+    (figure,) = drawn(chart)
+    (mark,) = figure["layout"]["annotations"]
+    assert (mark["y"], mark["x"], mark["text"]) == (pytest.approx(1.25), 0, "✕ out of memory"), "where its bar would be"
 
 
 def test_page_and_importers_know_a_length_by_the_same_names():

@@ -113,6 +113,12 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     ]
     found = call("views/common/table", "tablesOf", rows)
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
+    partly = {"model": "large", "forward_s": 0.1, "optimizer_s": None, "oom_cells": ["optimizer_s"]}
+    (table,) = call(
+        "views/common/table", "tablesOf", [{"model": "small", "forward_s": 0.1, "optimizer_s": 0.2}, partly]
+    )
+    assert [row[-1] for row in table["table"]["rows"]] == [0.2, "OOM"]
+    assert "oom cells" not in [column["title"] for column in table["table"]["columns"]]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
 
@@ -233,17 +239,6 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
         assert call("figures/waterRows", "waterRows", {**update, "offloaded": offloaded})[0]["words"] == words
     many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
     assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10
-
-
-def test_a_program_s_collectives_stand_between_its_ranks_where_all_of_them_meet(call):
-    one = {"name": "allreduce", "kind": "all-reduce", "bytes": 8.0, "count": 2, "axis": "2 ranks", "ranks": 2}
-    plan = call("figures/rankMatrix", "planOf", {"tp": 1, "cp": 1, "dp": 8, "pp": 1}, 2)
-    found = call("figures/rankMatrix", "flows", [one], plan, 8)
-    assert [(flow["from"], flow["to"], flow["bytes"]) for flow in found] == [(0, 1, 16), (1, 0, 16)]
-    assert call("figures/rankMatrix", "isPlaced", one, 4) is False, "which two of four meet nobody knows"
-    assert call("figures/rankMatrix", "flows", [one], {"tp": 1, "cp": 1, "dp": 4, "pp": 1}, 8) == []
-    same = {"tp": 2, "cp": 1, "dp": 2, "pp": 1}
-    assert call("figures/rankMatrix", "planOf", same, 4) == same
 
 
 def test_the_count_of_a_file_s_parameters_is_held_against_the_chosen_model(call):

@@ -89,7 +89,7 @@ export function createMissing(changed) {
       : key.startsWith(OWN)
         ? [mine?.parameters, mine?.model.name]
         : [0, ""];
-    put(counted, countWords(said, parameters ?? 0, label));
+    put(counted, models ? countWords(said, parameters ?? 0, label) : "");
     counted.hidden = !counted.textContent;
   }
 

@@ -356,6 +356,9 @@ def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_paramete
     assert "ran on a CPU" in proposed.reason
     on_gpu = said_scenario(found, "a100-80gb-sxm")
     assert on_gpu is not None
+    for one_of in (proposed, on_gpu):
+        name = one_of.fields["model.name"]
+        assert (name.value, name.evidence) == ("4 layers of width 384", "the file says its sizes, and no name")
     assert on_gpu.scenario is not None
     assert on_gpu.scenario["model"]["hidden"] == 384
 

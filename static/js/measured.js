@@ -111,6 +111,13 @@ export const anewAmong = (before, now) =>
     .map(({ key }) => key);
 
 /**
+ * Whether measuring anew has ended, and all chips are what they were: of two measurements the one with more of the CPU stays.
+ * @param {import("./types.js").Catalog} before @param {import("./types.js").Catalog} now
+ */
+export const isUnchanged = (before, now) =>
+  Boolean(before.measuring && !now.measuring) && !anewAmong(before.chips, now.chips).length;
+
+/**
  * Whether a prediction and a measurement can be held against each other: neither was disturbed.
  * @param {Measurement | null} measurement @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
  */

@@ -306,6 +306,17 @@ export function doubtBadge({ a, b }, catalog) {
 }
 
 /**
+ * Whether something of these chips stands in the panel, or at A or B. @param {string[]} keys
+ * @param {{catalog: import("./types.js").Catalog, scenario: Scenario, pair: Pick<Pair, "a" | "b"> | null}} shown
+ */
+export const standsOn = (keys, { catalog, scenario, pair }) =>
+  catalog.chips.some(
+    ({ key, value }) =>
+      keys.includes(key) &&
+      (scenario.cluster.chip === key || [pair?.a, pair?.b].some((side) => side && same(side.chip, value))),
+  );
+
+/**
  * Rows of a step that one chip takes; null where nobody knows. @param {Side} side @param {"tokens" | "samples"} word
  */
 export function rowsOfEach({ tokens, samples, logged, chips: number }, word) {

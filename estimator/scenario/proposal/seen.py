@@ -238,6 +238,12 @@ def shape_of(seen: Seen) -> str:
     return f"{a.batch} × {a.heads} × {a.length} × {a.dim}"
 
 
+def is_of_samples(seen: Seen) -> bool:
+    """Whether the loss is taken once a sample, as over classes of pictures, and no tokens are looked up."""
+    rows = [s.inputs[0].shape[0] for _, s in seen.forward if name_of(s) == "nll_loss_forward" and s.inputs[0].shape]
+    return bool(rows) and not seen.embeddings and max(rows) < tokens_of(seen)
+
+
 def tokens_of(seen: Seen) -> int:
     """Tokens of a micro-batch."""
     return seen.attention.batch * seen.attention.length

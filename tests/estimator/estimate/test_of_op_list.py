@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from estimator.cost.efficiency import NAMES, efficiencies, ideal
 from estimator.cost.host import new_products_s
 from estimator.estimate import expected, what_if
+from estimator.estimate.call_times import CORRECTED, WALKED_FIRST, times_of
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, phases_of, recorded, times_of
+from estimator.estimate.recorded import phases_of, recorded
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
@@ -204,6 +205,9 @@ def test_ranks_that_sum_their_gradients_hide_most_of_it():
     ), "what hides counts to no module"
     assert many.memory.peak_bytes > alone.memory.peak_bytes
     assert many.chips == 8
+    eight, alone = (" ".join(one.assumptions) for one in (many, predicted(LLAMA)))
+    assert "to power and heat of 8 chips" in eight
+    assert "power and heat" not in alone, "as its products reach what one chip alone reaches"
     without = predicted(what_if.without_communication(with_data_parallel(8)(LLAMA)))
     assert without.phases_s["exposed_communication"] == 0
     assert without.step_time_s <= many.step_time_s

@@ -179,6 +179,16 @@ def test_attention_that_sees_all_tokens_is_said():
     assert found.fields["model.ffn"].value == 2048
 
 
+def test_classes_of_pictures_are_no_vocabulary():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=False)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]
+    for rows, is_sure in ((2, False), (32, True)):
+        loss = kernel("aten::nll_loss_forward", (rows, 100), (rows,))
+        found = made(attention, *products, loss)
+        assert (found.fields["model.vocab"].value, found.fields["model.vocab"].sure) == (100, is_sure)
+        assert any("works on samples (as pictures) of 16 positions" in note for note in found.notes) is not is_sure
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_linears_of_inference_mode_say_whether_they_add_a_bias(bias):
     attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)

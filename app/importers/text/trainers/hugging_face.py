@@ -167,6 +167,7 @@ def _log(
         scenario=_scenario(arguments, said, model, world, length),
         world_size=max(world, 1),
         memory=memory_of(rows, warnings),
+        parameters=said.get("Number of trainable parameters", 0),
         warnings=tuple(warnings),
     )
 

@@ -12,7 +12,7 @@ from app.importers.text.values.devices import of_name
 from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
-from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.measurement import PARAMETERS, MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.problems import InputProblems
 
 _SLOW = 1.2
@@ -44,6 +44,8 @@ class Log:
     memory: MeasuredMemory = field(default_factory=MeasuredMemory)
     warnings: tuple[Warning, ...] = ()
     gpu: str = ""
+    parameters: int = 0
+    """As the run counts those of its model; 0 where it does not."""
 
 
 def without_first(steps: Sequence[Step], warnings: list[Warning]) -> tuple[float, ...]:
@@ -156,6 +158,7 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         rows=log.rows,
         warnings=log.warnings,
         device=_device(log.gpu),
+        samples={PARAMETERS: log.parameters} if log.parameters else {},
     )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from app.importers.text.trainers.log import BUSY_GPUS, CPU, Log
 from app.importers.text.values import meaning
+from app.importers.text.values.figures import count
 from app.importers.text.values.models import model_of
-from app.importers.text.values.sizes import model_of_sizes, whole_of
+from app.importers.text.values.sizes import COUNT, model_of_sizes, whole_of
 from estimator.scenario.measurement import BATCH_GUESSED, FIELD_GUESSED, Warning
 from estimator.scenario.units import counted
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
@@ -223,7 +224,14 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
         warnings.append(Warning(code=FIELD_GUESSED, message=message, where="plan.dp"))
     if said.guess:
         warnings.append(Warning(code=BATCH_GUESSED, message=said.guess))
-    return replace(log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model))
+    return replace(
+        log,
+        world_size=world,
+        gpu=said.gpu,
+        warnings=tuple(warnings),
+        scenario=_scenario(said, model),
+        parameters=round(count(settings.get(COUNT, "")) or 0),
+    )
 
 
 def _scenario(said: Said, model: str | dict[str, Any] | None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def effective_length(square: float, tokens: int) -> int:
     return max(math.ceil(math.sqrt(square / count) - 1e-9), 1)
 
 
-def _length(launch: Launch, form: Form, tokens: int) -> int:
+def length_of(launch: Launch, form: Form, tokens: int) -> int:
     """How long packed sequences are, such that their scores are as many as those of the real ones."""
     assert form.starts is not None
     queries, keys = map(_lengths, form.starts)
@@ -66,7 +66,7 @@ def _how(launch: Launch, form: Form, q: torch.Tensor, k: torch.Tensor) -> dict[s
     how: dict[str, Any] = {}
     keys = int(k.shape[-3])
     if form.starts is not None:
-        how["max_seqlen"] = keys = _length(launch, form, int(q.shape[0]))
+        how["max_seqlen"] = keys = length_of(launch, form, int(q.shape[0]))
     before, after = form.window
     causal = form.causal or after == 0
     if not causal and (before >= 0 or after >= 0):

@@ -13,8 +13,8 @@ from estimator.operations.aten import kernels_of
 from estimator.scenario.problems import InputProblems
 from runners.program import stand_in
 from runners.program.failures import failure
-from runners.program.flash_attn.attention import effective_length
-from runners.program.flash_attn.launch import STATED
+from runners.program.flash_attn.attention import REMEDY, Form, effective_length, length_of
+from runners.program.flash_attn.launch import STATED, Launch
 from runners.program.recording import Recording
 from tests.runners.program.conftest import PROGRAMS
 
@@ -95,6 +95,18 @@ def test_packed_sequences_have_as_many_scores_as_they_have(lengths):
     assert math.ceil(tokens / length) * length**2 == pytest.approx(square, rel=2 / length)
     if len(set(lengths)) == 1:
         assert length == lengths[0]
+
+
+@pytest.mark.parametrize(("longest", "taken"), [(1, 342), (600, 600)])
+def test_sequences_of_unknown_lengths_are_all_as_long_and_a_problem(longest, taken):
+    recording = Recording()
+    starts = torch.zeros(4, dtype=torch.int32)  # of no tensor of the host is known what it is on the device
+    form = Form(
+        causal=True, dropout=0.0, window=(-1, -1), probabilities=False, starts=(starts,) * 2, longest=(longest,) * 2
+    )
+    assert length_of(Launch(recording), form, 1024) == taken, "a longest of 1 was read from the device"
+    (problem,) = recording.op_list(program="own.py").problems
+    assert (problem.field, problem.remedy) == ("flash_attn_varlen_func", REMEDY)
 
 
 def test_each_form_of_attention_is_told_how_far_it_sees(forms):

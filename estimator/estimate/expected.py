@@ -14,7 +14,7 @@ from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import CallWork, Recorded, recorded
-from estimator.estimate.what_if import CHANGES
+from estimator.estimate.what_if import CHANGES, is_compiled
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -208,10 +208,10 @@ def _lacking(chip: Chip, precision: str) -> str:
 
 
 def _differs(found: OpList, change: str) -> bool:
-    if change == "compile" and any(s.op.startswith("triton_") for s in found.signatures):
-        return False
+    if change == "compile":
+        return not is_compiled(found)
     changed = CHANGES[change].of(found)
-    if len(changed.calls) != len(found.calls) or change == "compile":
+    if len(changed.calls) != len(found.calls):
         return True
     return any(a.inputs != b.inputs for a, b in zip(changed.signatures, found.signatures, strict=False))
 

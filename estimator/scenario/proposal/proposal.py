@@ -132,6 +132,10 @@ def _training(seen: Seen) -> dict[str, Proposed]:
     found["training.compile"] = (
         sure(True, "kernels that Inductor made (triton_…)")
         if seen.compiled
+        else sure(True, "regions that the program compiles")
+        if seen.marked
+        else sure(False, "no region that the program compiles")
+        if seen.ops.source == "trace"
         else sure(False, "no kernel that Inductor made")
     )
     found["training.framework"] = sure("pytorch-eager", "ATen ops")

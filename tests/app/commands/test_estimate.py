@@ -173,6 +173,14 @@ def test_a_calibration_moves_a_prediction(write, capsys):
         (["--chip", "h100-sxm"], LLAMA, "--chip: is for op lists; this is a scenario."),
         (["--chip", "h900"], None, "'h900' is not in the catalogue of chips."),
         (["--table", "layer.csv"], None, "--table: is for scenarios; this is an op list."),
+        (["--plan", "dp=2", "--plan", "overlap=false"], None, "--plan overlap: is for scenarios. An op list is laid"),
+        (["--plan", "dp=2", "--plan", "overlap=maybe"], None, "--plan overlap: must be true or false, not 'maybe'."),
+        (
+            ["--plan", "foo=2"],
+            None,
+            "--plan foo: unknown key. Known keys: dp, sharding, tp, pp, schedule, virtual_stages, bucket_bytes,"
+            " micro_batches.",
+        ),
         ([], {"format": "headroom-ops", "schema_version": 9}, "schema_version: is 9; this version reads 1."),
     ],
 )

@@ -18,7 +18,7 @@ from estimator.estimate.what_if import CHANGES, is_compiled
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
-from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.op_list import Operand, OpList, Signature
 from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
@@ -213,7 +213,12 @@ def _differs(found: OpList, change: str) -> bool:
     changed = CHANGES[change].of(found)
     if len(changed.calls) != len(found.calls):
         return True
-    return any(a.inputs != b.inputs for a, b in zip(changed.signatures, found.signatures, strict=False))
+    return any(_products(a) != _products(b) for a, b in zip(changed.signatures, found.signatures, strict=False))
+
+
+def _products(s: Signature) -> tuple[tuple[Operand, ...], bool]:
+    """What tells the unit that a product runs on: its operands, and whether those of fp32 may be cut to TF32."""
+    return s.inputs, bool(s.arguments.get("tf32")) and any(one.dtype == "float32" for one in s.inputs)
 
 
 def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]) -> ExpectedOp:

@@ -111,6 +111,15 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     assert catalog.chip("h200-sxm").name == changed.chip
 
 
+def test_tf32_is_asked_of_fp32_products_and_the_precision_of_products_is_told():
+    fp32 = what_if.with_products_in("fp32")(GPT2)
+    for found, asked, told in ((fp32, True, "fp32"), (what_if.with_products_in("tf32")(GPT2), False, "tf32")):
+        assert ("tf32-products" in {one.key for one in asked_of(found, ()).offered}) == asked
+        said = predicted(found).assumptions[0]
+        assert f"products in {told} reach " in said
+        assert f" of the dense {told} peak, contiguous kernels " in said
+
+
 def test_compiling_gains_nothing_where_a_forward_pass_is_compiled():
     once = what_if.compiled(GPT2)
     calls = tuple(

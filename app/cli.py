@@ -327,7 +327,9 @@ def import_(
 def calibrate(
     measurements: Annotated[
         list[Path],
-        typer.Argument(metavar="MEASUREMENT...", help="Results of probes and steps, profiles, tables of NCCL tests."),
+        typer.Argument(
+            metavar="MEASUREMENT...", help="Results of probes and collectives, profiles with shapes, nccl-tests."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the calibration goes, as JSON. [default: nowhere]")

@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks import ablations
 from benchmarks.measured_sets import BUNDLED, ROOT, Scored, cases, read, sets
-from benchmarks.residuals import FEWEST, held_out, residuals
+from benchmarks.residuals import Held, by_chance, held_out
+from benchmarks.residuals import written as residuals
 from estimator.validation.score import errors
 
 FIGURES = ROOT / "estimator" / "catalog" / "accuracy.json"
@@ -86,15 +87,17 @@ def main() -> int:
                 print_line(f"  {group}", figures(members, 0))
     inside = held_out(by_set)
     for name, holds in inside.items():
-        if (share := percent(holds)) is not None:
-            found[name]["held_out"] = share
-            print(f"held out: {name}: {share} %")
+        for figure, of in HELD_OUT.items():
+            ones = [getattr(one, of) for one in holds]
+            if (share := percent(ones)) is not None:
+                found[name] |= {figure: share, f"{figure}_n": sum(one is not None for one in ones)}
+                print(f"held out: {name}: {of} {share} % {within(found[name], figure)}")
         found[name]["by"] = {what: groups(by_set[name], holds, what) for what in GROUPED}
         found[name]["points"] = points(by_set[name], holds) if name in BUNDLED else []
     every, holds = [*chain(*by_set.values())], [*chain(*inside.values())]
     for family, group in groups(every, holds, "chip").items():
         if group["n"] >= FEWEST:
-            print(f"held out: chip {family}: {group.get('held_out')} % of {group['n']}")
+            print(f"held out: chip {family}: {group.get('held_out')} % of {group.get('held_out_n')}")
     if given.residuals:
         RESIDUALS.write_text(residuals(by_set), encoding="utf-8")
         return 0
@@ -136,6 +139,22 @@ def figures(scored: Sequence[Scored], skipped: int) -> dict[str, Any]:
     return found
 
 
+FEWEST = 10
+"""Steps that a group needs for a line of its own."""
+HELD_OUT = {"held_out": "time", "memory_held_out": "memory"}
+"""Figures of intervals whose widths are of all other sources, and of what each is."""
+ASKED = (70.0, 90.0)
+"""Percent of the steps of a set that its 80 % intervals are to hold."""
+
+
+def within(figures: dict[str, Any], figure: str) -> str:
+    """Say whether a share lies where it is asked to, or may by chance in a set of so many steps."""
+    share, of = figures[figure], figures[f"{figure}_n"]
+    if ASKED[0] <= share <= ASKED[1]:
+        return "yes"
+    return "by chance" if by_chance(round(share * of / 100), of) else "no"
+
+
 GROUPED = {"chip": "hardware", "model": "model", "kind": "kind", "largest": "largest"}
 """By what a set is taken apart: the column of a page, and the attribute of a step."""
 
@@ -146,12 +165,12 @@ def percent(holds: Sequence[bool | None]) -> float | None:
     return round(100 * sum(known) / len(known), 1) if known else None
 
 
-def groups(scored: Sequence[Scored], holds: Sequence[bool | None], what: str) -> dict[str, dict[str, Any]]:
+def groups(scored: Sequence[Scored], holds: Sequence[Held], what: str) -> dict[str, dict[str, Any]]:
     """Return errors and coverage of each group of steps whose time was measured, those with most of them first."""
     found: dict[str, list[tuple[Scored, bool | None]]] = {}
     for one, inside in zip(scored, holds, strict=True):
         if one.time is not None:
-            found.setdefault(str(getattr(one, GROUPED[what])) or "not known", []).append((one, inside))
+            found.setdefault(str(getattr(one, GROUPED[what])) or "not known", []).append((one, inside.time))
     lines = {}
     for name, members in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
         summary = errors([one.time for one, _ in members])
@@ -164,10 +183,12 @@ def groups(scored: Sequence[Scored], holds: Sequence[bool | None], what: str) ->
             "time_bias": round(summary.bias or 0.0, 1),
             **{figure: share for figure, ones in shares.items() if (share := percent(ones)) is not None},
         }
+        if "held_out" in lines[name]:
+            lines[name]["held_out_n"] = sum(inside is not None for _, inside in members)
     return lines
 
 
-def points(scored: Sequence[Scored], holds: Sequence[bool | None]) -> list[dict[str, Any]]:
+def points(scored: Sequence[Scored], holds: Sequence[Held]) -> list[dict[str, Any]]:
     """Return each step's time as measured and as predicted, with its interval, to four digits."""
 
     def digits(seconds: float) -> float:
@@ -179,7 +200,7 @@ def points(scored: Sequence[Scored], holds: Sequence[bool | None]) -> list[dict[
             "predicted_s": digits(predicted_s := one.measured_s * (1 + one.time / 100)),
             "low_s": digits(predicted_s * one.low),
             "high_s": digits(predicted_s * one.high),
-            "held_out": bool(inside),
+            "held_out": bool(inside.time),
             **{what: str(getattr(one, attribute)) for what, attribute in GROUPED.items()},
         }
         for one, inside in zip(scored, holds, strict=True)
@@ -260,8 +281,9 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
     """Put the table between the marks of docs/accuracy.md."""
     lines = [
         "| set | rows | left out | time, MAPE | median | nine of ten | bias | memory, MAPE | median |"
-        " its interval holds | interval of time holds | of a set not known | naive |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        " its interval holds | of a source not known | interval of time holds | of a source not known | 70 to 90 % |"
+        " naive |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|",
     ]
     shown = (
         "time_mape",
@@ -271,12 +293,15 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
         "memory_mape",
         "memory_median",
         "memory_covered",
+        "memory_held_out",
         "covered",
         "held_out",
+        "",
         "naive_mape",
     )
     for name, one in sorted(found.items()):
         cells = ["" if one.get(figure) is None else f"{one[figure]:.1f} %" for figure in shown]
+        cells[shown.index("")] = within(one, "held_out") if "held_out" in one else ""
         lines.append(f"| {name} | {one['n']} | {one['skipped']} | {' | '.join(cells)} |")
     lines += [
         "",
@@ -290,16 +315,18 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
                 lines.append(
                     f"| {name} | {other} | {one[other + '_n']} | {one[other + '_mape']:.1f} % | {one[figure]:.1f} % |"
                 )
-    lines += ["", "| chip, where 10 steps or more | steps | interval of a set not known holds |", "|---|--:|--:|"]
+    lines += ["", "| chip, where 10 steps or more | steps | interval of a source not known holds | 70 to 90 % |",
+              "|---|--:|--:|---|"]  # fmt: skip
     inside: dict[str, list[float]] = {}
     for one in found.values():
         for family, group in one.get("by", {}).get("chip", {}).items():
             if "held_out" in group:
                 n, held = inside.setdefault(family, [0.0, 0.0])
-                inside[family] = [n + group["n"], held + group["n"] * group["held_out"] / 100]
+                inside[family] = [n + group["held_out_n"], held + group["held_out_n"] * group["held_out"] / 100]
     for family, (n, held) in sorted(inside.items()):
         if n >= FEWEST:
-            lines.append(f"| {family} | {n:.0f} | {100 * held / n:.1f} % |")
+            share = {"held_out": 100 * held / n, "held_out_n": int(n)}
+            lines.append(f"| {family} | {n:.0f} | {share['held_out']:.1f} % | {within(share, 'held_out')} |")
     write_region("accuracy", lines)
     write_region("accuracy", readme_table(found), README)
 

@@ -93,10 +93,11 @@ def log_seeds() -> list[bytes]:
     from tests.app.importers import test_trainers as trainers
     from tests.app.importers.test_loops import DLLOGGER, LOOPS
     from tests.app.importers.test_nccl_tests import NCCL, OLD_NCCL
+    from tests.app.importers.test_trainers_scenarios import NANOGPT
 
     printed = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]
     texts = (
-        NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, trainers.NANOGPT, DLLOGGER,
+        NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, NANOGPT, DLLOGGER,
         trainers.mlperf(*trainers.MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
         trainers.FAIRSEQ, trainers.FAIRSEQ_OLD, *LOOPS.values(),
     )  # fmt: skip

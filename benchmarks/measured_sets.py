@@ -57,7 +57,10 @@ SCENARIOS = {"step": scenario_of, "ddp": _of_variant}
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """One measured step beside its prediction, from whatever table: errors in percent, None where not measured."""
+    """One measured step beside its prediction, from whatever table: errors in percent, None where not measured.
+
+    ``memory_bytes``: predicted, of the kind of memory that was measured. ``source``: who published it; "" of our own.
+    """
 
     hardware: str
     model: str
@@ -75,6 +78,9 @@ class Scored:
     high: float | None = None
     memory_low: float | None = None
     memory_high: float | None = None
+    memory_bytes: float = 0.0
+    open_memory_frac: tuple[float, float] = (1.0, 1.0)
+    source: str = ""
 
     @property
     def memory_covered(self) -> bool | None:
@@ -208,6 +214,9 @@ def _of_row(row: Predicted) -> Scored:
         high=row.high_s / row.step_s,
         memory_low=row.peak_low_bytes / row.peak_bytes,
         memory_high=row.peak_high_bytes / row.peak_bytes,
+        memory_bytes=row.peak_bytes,
+        open_memory_frac=row.open_memory_frac,
+        source=row.source,
         naive=row.naive_error_pct,
         peers=row.peers_error_pct,
     )
@@ -243,6 +252,7 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         high=one.interval_s[1] / one.step_time_s,
         memory_low=one.memory.interval_bytes[0] / one.memory.peak_bytes,
         memory_high=one.memory.interval_bytes[1] / one.memory.peak_bytes,
+        memory_bytes=one.memory.peak_bytes,
     )
 
 
@@ -270,6 +280,7 @@ def _of_table(path: Path) -> list[Scored]:
             "high": high,
             "memory_low": one.memory.interval_bytes[0] / one.memory.peak_bytes,
             "memory_high": one.memory.interval_bytes[1] / one.memory.peak_bytes,
+            "memory_bytes": one.memory.peak_bytes,
         }
 
     return [

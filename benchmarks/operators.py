@@ -19,8 +19,8 @@ import numpy as np
 from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, spread_frac, with_constants
 from estimator.calibration.points import Point
 from estimator.cost.efficiency import efficiencies, tiles
-from estimator.operations.elementwise import LAYER_NORM_ROWS, norm_rows
 from estimator.operations.op import gemm
+from estimator.operations.torch_kernels import LAYER_NORM_ROWS, norm_rows
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
 from estimator.validation.spellings import chip_of

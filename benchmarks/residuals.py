@@ -1,120 +1,240 @@
-"""Residuals: how far an interval's ends must move, by kind of step, to leave a tenth of measured times outside each."""
+"""Residuals: how wide intervals must be to hold four of five measured steps of sources that they were not fitted to.
+
+One law for all kinds of step (estimator/estimate/residual.py), so that what one source has few rows of leans on all
+others. It is judged by leaving out one source after another, all of its rows and whatever only they would tell.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.measured_sets import Scored, source_of
-from estimator.estimate.residual import WORDS, Residual, known
+from estimator.estimate.residual import (
+    STRUCTURE,
+    UNMET,
+    WORDS,
+    MemoryResidual,
+    Residuals,
+    TimeResidual,
+    peak_width,
+    residuals,
+    width,
+)
 
-TENTH = 0.9
-"""Share of measured times that either end of an interval is to leave on its inner side."""
-FEWEST = 10
-"""Steps that a kind needs for factors of its own."""
-
-
-def residuals(by_set: dict[str, list[Scored]]) -> str:
-    """Write what catalog/residuals.toml holds of these sets."""
-    groups = grouped_sets(by_set)
-    lines = [
-        "# How far predictions were off by kind of plan: estimate/residual.py says what the numbers are.",
-        "# Written by make accuracy ARGS=--residuals from the sets in each source, none weighing more than 10 rows.",
-    ]
-    for kind, one in fitted(groups).items():
-        lines += ["", f'["{kind}"]', f"low = {one.low:.2f}", f"high = {one.high:.2f}",
-                  f"memory_low = {one.memory_low:.3f}", f"memory_high = {one.memory_high:.3f}",
-                  f'source = "{one.source}"']  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def grouped_sets(by_set: dict[str, list[Scored]]) -> dict[str, list[Scored]]:
-    """Put sets of one origin together: those whose names begin alike, up to a comma."""
-    groups: dict[str, list[Scored]] = {}
-    for name, scored in by_set.items():
-        groups.setdefault(source_of(name), []).extend(scored)
-    return groups
-
-
-def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
-    """Fit factors of the intervals' ends, and tenths of the memory's errors, by kind.
-
-    No group weighs more than ``MOST_ROWS`` rows. Where a kind has too few steps, those with more words stand for it. A
-    kind of fewer than ``FEWEST`` steps even so has none of its own; one of few is drawn towards what would
-    be known of it without them.
-    """
-    found: dict[str, Residual] = {}
-    kinds = {one.kind for scored in groups.values() for one in scored if one.kind}
-    shorter = {", ".join(kind.split(", ")[:count]) for kind in kinds for count in range(1, 5)}
-    for kind in ("any", *WORDS, *sorted(shorter, key=lambda kind: (kind.count(","), kind))):
-        exact = sum(one.kind == kind and one.covered is not None for scored in groups.values() for one in scored)
-        some = {
-            name: [one for one in scored if one.kind == kind or (exact < FEWEST and is_of(one, kind))]
-            for name, scored in groups.items()
-        }
-        timed = {
-            name: ones for name, scored in some.items() if (ones := [one for one in scored if one.covered is not None])
-        }
-        held = {
-            name: ones for name, scored in some.items() if (ones := [one for one in scored if one.memory is not None])
-        }
-        count = sum(map(len, timed.values()))
-        if count < FEWEST:
-            continue
-        above = known(kind, {"any": PLAIN} | found)
-        low, high = factors(timed)
-        peaks = [(1 / (1 + one.memory / 100), weight(ones)) for ones in held.values() for one in ones]
-        weights = sum(weight(ones) * len(ones) for ones in timed.values())
-        share, memory_share = weights / (weights + FEWEST), len(peaks) / (len(peaks) + FEWEST)
-
-        def drawn(own: float, other: float, own_share: float) -> float:
-            return own**own_share * other ** (1 - own_share)
-
-        # Ends of times are 0 where none of a kind errs to that side, and are drawn by their mean, not by their ratio.
-        found[kind] = Residual(
-            low=share * low + (1 - share) * above.low,
-            high=share * high + (1 - share) * above.high,
-            memory_low=drawn(quantile(peaks, 1 - TENTH), above.memory_low, memory_share) if peaks else above.memory_low,
-            memory_high=drawn(quantile(peaks, TENTH), above.memory_high, memory_share) if peaks else above.memory_high,
-            source=f"{count} times of {', '.join(sorted(timed))}",
-        )
-    return found
-
-
-PLAIN = Residual(low=1.0, high=1.0, memory_low=0.95, memory_high=1.1, source="")
-
-
-def is_of(one: Scored, kind: str) -> bool:
-    """Whether a step is of a kind, or of one with more words."""
-    return bool(one.kind) and (kind in ("any", *one.kind.split(", ")) or one.kind.startswith(f"{kind}, "))
-
-
+HELD = 0.8
+"""Share of measured values that an interval is to hold."""
 MOST_ROWS = 10
 """Rows that one source counts as, at most: hosts and code bases differ more than rows of one do, and a few sources of
 hundreds of rows would else set the widths of all others."""
+POWERS = (0.25, 0.5, 0.75, 1.0)
+"""Powers of what efficiencies admit that are tried; 1 would be an interval as wide as they say."""
+POWERS_OF_SIZE = (0.25,)
+"""Large peaks are known better: what no list has is a few buffers. With 0 intervals of sources left out are half as
+wide again in the mean and hold no more."""
+LEAST = 1e-4
+"""Logarithm below which an error counts as this."""
+FACTORS = np.linspace(-2, 2, 161)
+SKEWS = np.linspace(-0.8, 0.8, 65)
+ROUNDS, SWEEPS = 6, 4
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+def written(by_set: Mapping[str, Sequence[Scored]]) -> str:
+    """Write what catalog/residuals.toml holds of these sets."""
+    sources = by_source(by_set)
+    found = fitted(sources)
+    lines = [
+        "# How far predictions were off: estimate/residual.py says what the numbers are.",
+        "# Written by make accuracy ARGS=--residuals from the sources named, none weighing more than 10 rows.",
+        "",
+        "[time]",
+        f"spread = {found.time.spread:.3f}",
+        f"power = {found.time.power:.2f}",
+        f"skew = {found.time.skew:.2f}",
+        f'source = "{found.time.source}"',
+        "",
+        "[time.words]",
+        *(f'"{word}" = {factor:.2f}' for word, factor in found.time.words.items()),
+        "",
+        "[memory]",
+        f"spread = {found.memory.spread:.4f}",
+        f"power = {found.memory.power:.2f}",
+        f'source = "{found.memory.source}"',
+        "",
+        "[met]",
+        f"chips = {json.dumps(sorted(found.met))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def by_source(by_set: Mapping[str, Sequence[Scored]]) -> dict[str, list[Scored]]:
+    """Steps by where they are from: the project that published a row, the name of a set of our own up to a comma.
+
+    A project's rows in two tables are of one source.
+    """
+    found: dict[str, list[Scored]] = {}
+    for name, scored in by_set.items():
+        for one in scored:
+            found.setdefault(one.source or source_of(name), []).append(one)
+    return found
+
+
+def fitted(sources: Mapping[str, Sequence[Scored]]) -> Residuals:
+    """Fit the laws of times and of peaks to these sources."""
+    times = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if timed(one)])}
+    peaks = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if held(one)])}
+    # A chip that one source alone has is not met, so that a step has the width that it was judged by.
+    known = {chip for chip, names in met(times).items() if len(names) > 1}
+    return Residuals(time=_of_times(times), memory=_of_peaks(peaks), met=frozenset(known))
+
+
+def timed(one: Scored) -> bool:
+    """Whether a step's time has an interval."""
+    return one.covered is not None
+
+
+def held(one: Scored) -> bool:
+    """Whether a step's peak has an interval."""
+    return one.memory_covered is not None
+
+
+def met(times: Mapping[str, Sequence[Scored]]) -> dict[str, set[str]]:
+    """The sources that have a step of each chip."""
+    found: dict[str, set[str]] = {}
+    for name, scored in times.items():
+        for one in scored:
+            found.setdefault(one.hardware, set()).add(name)
+    return found
+
+
+def words_of(one: Scored, *, unmet: bool) -> str:
+    """The kind of a step, its chip being met or not."""
+    kept = [word for word in one.kind.split(", ") if word != UNMET]
+    return ", ".join(kept + [UNMET] * unmet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Law:
+    """Logarithms: of the width where 1 is admitted, of each word's factor, of the skew; ``cost``: how badly it fits."""
+
+    spread: float
+    power: float
+    factors: Floats
+    skew: float
+    cost: float
+
+
+def _of_times(times: Mapping[str, Sequence[Scored]]) -> TimeResidual:
+    known, found = met(times), [(name, one) for name, scored in times.items() for one in scored]
+    if not found:
+        return TimeResidual(spread=1.0, power=1.0, skew=1.0, words={}, source="")
+    # A chip that a source alone has counts as one that was not met: of other sources' steps nothing is known of it.
+    kinds = [words_of(one, unmet=known[one.hardware] == {name}).split(", ") for name, one in found]
+    ends = [(admitted(one), off(one)) for _, one in found]
+    up = np.array([above > 0 for _, (_, above) in ends])
+    law = _best(
+        errors=np.array([max(below, above) for _, (below, above) in ends]),
+        up=up,
+        base=np.array([high if rises else low for ((low, high), _), rises in zip(ends, up, strict=True)]),
+        words=np.array([[word in kind for word in WORDS] for kind in kinds]),
+        weights=_weights(times),
+        powers=POWERS,
+        skews=SKEWS,
+    )
+    return TimeResidual(
+        spread=math.exp(law.spread),
+        power=law.power,
+        skew=math.exp(law.skew),
+        words={word: math.exp(one) for word, one in zip(WORDS, law.factors, strict=True)},
+        source=f"{len(found)} times of {', '.join(sorted(times))}",
+    )
+
+
+def _of_peaks(peaks: Mapping[str, Sequence[Scored]]) -> MemoryResidual:
+    found = [one for scored in peaks.values() for one in scored]
+    if not found:
+        return MemoryResidual(spread=0.1, power=0.0, source="")
+    law = _best(
+        errors=np.array([max(off_memory(one)) for one in found]),
+        up=np.zeros(len(found), dtype=bool),
+        base=np.array([1e9 / one.memory_bytes for one in found]),
+        words=np.zeros((len(found), 0), dtype=bool),
+        weights=_weights(peaks),
+        powers=POWERS_OF_SIZE,
+        skews=np.zeros(1),
+    )
+    return MemoryResidual(
+        spread=math.exp(law.spread),
+        power=law.power,
+        source=f"{len(found)} peaks of {', '.join(sorted(peaks))}",
+    )
+
+
+def _weights(sources: Mapping[str, Sequence[Scored]]) -> Floats:
+    return np.concatenate([np.full(len(ones), weight(ones)) for ones in sources.values()])
 
 
 def weight(found: Sequence[Scored]) -> float:
-    """Weight of a row of a group."""
+    """Weight of a row of a source."""
     return min(1.0, MOST_ROWS / len(found))
 
 
-def factors(timed: dict[str, list[Scored]]) -> tuple[float, float]:
-    """By what the logarithms of the ends are to be multiplied so that each leaves a tenth outside."""
-    lows, highs = [], []
-    for found in timed.values():
-        for one in found:
-            (low, high), (below, above) = plain_ends(one), off(one)
-            lows.append((below / low, weight(found)))
-            highs.append((above / high, weight(found)))
-    return quantile(lows, TENTH), quantile(highs, TENTH)
+def _best(
+    *, errors: Floats, up: Flags, base: Floats, words: Flags, weights: Floats, powers: Sequence[float], skews: Floats
+) -> _Law:
+    """The law of the power that fits best: log width = spread + power · log base + words ± skew.
+
+    Quantile regression of the errors' logarithms (Koenker and Bassett, 1978), in turns over its terms. The logarithm of
+    a word's factor, b, costs b² / 2 rows, so that a word of few rows stays near 1.
+    """
+    logs = np.log(np.maximum(errors, LEAST))
+    laws = [_law(logs - power * np.log(base), up, words.astype(float), weights, power, skews) for power in powers]
+    return min(laws, key=lambda law: law.cost)
 
 
-def plain_ends(one: Scored) -> tuple[float, float]:
-    """Sizes of the ends' logarithms before what is known of the kind and what the row leaves open, never 0."""
-    own, (shortest, longest) = known(one.kind), one.open_frac
+def _law(logs: Floats, up: Flags, words: Floats, weights: Floats, power: float, skews: Floats) -> _Law:
+    factors, skew, spread = np.zeros(words.shape[1]), 0.0, 0.0
+    sign = np.where(up, 1.0, -1.0)
+    for _ in range(ROUNDS):
+        left = logs - sign * skew
+        for _ in range(SWEEPS):
+            spread = quantile(left - words @ factors, weights, HELD)
+            for index in range(len(factors)):
+                of = words[:, index] > 0
+                if of.any():
+                    rest = (left - spread - words @ factors)[of] + factors[index]
+                    costs = _missed(rest - FACTORS[:, None], weights[of]) + FACTORS**2 / 2
+                    factors[index] = FACTORS[np.argmin(costs)]
+        # As much of the weight is left out above as below.
+        over = (logs - spread - words @ factors) - sign * skews[:, None] > 0
+        skew = float(skews[np.argmin(np.abs((over * weights * sign).sum(axis=1)))])
+    rest = logs - sign * skew - spread - words @ factors
+    cost = float(_missed(rest[None, :], weights)[0]) + float((factors**2).sum()) / 2
+    return _Law(spread=spread, power=power, factors=factors, skew=skew, cost=cost)
+
+
+def _missed(rest: Floats, weights: Floats) -> Floats:
+    """What each row of logarithms costs: HELD of one that is left above 0, the rest of 1 of one below."""
+    cost: Floats = (weights * np.where(rest > 0, HELD * rest, (HELD - 1) * rest)).sum(axis=1)
+    return cost
+
+
+def admitted(one: Scored) -> tuple[float, float]:
+    """What efficiencies and STRUCTURE admit to either side, as logarithms, without what the row leaves open."""
+    known, (shortest, longest) = residuals().time, one.open_frac
     low, high = abs(math.log(one.low or 1.0)), abs(math.log(one.high or 1.0))
-    return less(low, math.log(shortest)) / own.low, less(high, math.log(longest)) / own.high
+    ends = less(low, math.log(shortest)), less(high, math.log(longest))
+    plain = (width(1.0, one.kind, known, up=up) for up in (False, True))
+    below, above = (max((end / unit) ** (1 / known.power), STRUCTURE) for end, unit in zip(ends, plain, strict=True))
+    return below, above
 
 
 def off(one: Scored) -> tuple[float, float]:
@@ -123,32 +243,70 @@ def off(one: Scored) -> tuple[float, float]:
     return less(max(-ratio, 0.0), math.log(shortest)), less(max(ratio, 0.0), math.log(longest))
 
 
+def off_memory(one: Scored) -> tuple[float, float]:
+    """How far a measured peak is below and above the predicted one, as logarithms.
+
+    Beyond what the row leaves open, and without what an allocator's share adds to the ends.
+    """
+    ratio, own = -math.log(1 + (one.memory or 0.0) / 100), peak_width(one.memory_bytes)
+    smallest, largest = (abs(math.log(frac)) for frac in one.open_memory_frac)
+    low, high = abs(math.log(one.memory_low or 1.0)) - smallest, abs(math.log(one.memory_high or 1.0)) - largest
+    return less(max(-ratio - smallest, 0.0), less(low, own)), less(max(ratio - largest, 0.0), less(high, own))
+
+
 def less(whole: float, part: float) -> float:
     """What is left of a sum in quadrature without one of its parts; 0 where the part alone is more."""
     return math.sqrt(max(whole**2 - part**2, 0.0))
 
 
-def held_out(by_set: dict[str, list[Scored]]) -> dict[str, list[bool | None]]:
-    """Whether intervals whose factors are of all other groups hold each step's time, in the order of each set."""
-    groups, found = grouped_sets(by_set), {}
-    for name, scored in by_set.items():
-        own = source_of(name)
-        others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
-        found[name] = [None if one.covered is None else _inside(one, known(one.kind, others)) for one in scored]
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Whether intervals fitted without a step's source hold its time and its peak; None where not measured."""
+
+    time: bool | None
+    memory: bool | None
 
 
-def _inside(one: Scored, residual: Residual) -> bool:
-    (low, high), (below, above) = plain_ends(one), off(one)
-    return below <= low * residual.low and above <= high * residual.high
+def held_out(by_set: Mapping[str, Sequence[Scored]]) -> dict[str, list[Held]]:
+    """Judge each step by intervals that all other sources gave, in the order of each set."""
+    sources = by_source(by_set)
+    known = {name: fitted({other: ones for other, ones in sources.items() if other != name}) for name in sources}
+    chips = fitted(sources).met
+    return {
+        name: [_held(one, known[one.source or source_of(name)], unmet=one.hardware not in chips) for one in scored]
+        for name, scored in by_set.items()
+    }
 
 
-def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:
+def _held(one: Scored, known: Residuals, *, unmet: bool) -> Held:
+    time = memory = None
+    if timed(one):
+        kind, (low, high), (below, above) = words_of(one, unmet=unmet), admitted(one), off(one)
+        time = below <= width(low, kind, known.time, up=False) and above <= width(high, kind, known.time, up=True)
+    if held(one):
+        memory = max(off_memory(one)) <= peak_width(one.memory_bytes, known.memory)
+    return Held(time=time, memory=memory)
+
+
+LIKELY = 0.05
+"""Probability below which a count is no chance."""
+
+
+def by_chance(inside: int, of: int, between: tuple[float, float] = (0.7, 0.9)) -> bool:
+    """Whether as many of so many may be chance where an interval holds a share ``between``, rows being independent."""
+    low, high = between
+    return (
+        sum(_binomial(of, high, range(inside, of + 1))) >= LIKELY
+        and sum(_binomial(of, low, range(inside + 1))) >= LIKELY
+    )
+
+
+def _binomial(of: int, share: float, counts: range) -> Iterator[float]:
+    return (math.comb(of, count) * share**count * (1 - share) ** (of - count) for count in counts)
+
+
+def quantile(values: Floats, weights: Floats, share: float) -> float:
     """Return the value that ``share`` of the weight lies at or below."""
-    ordered = sorted(weighted)
-    whole, so_far = sum(weight for _, weight in ordered), 0.0
-    for value, weight in ordered:
-        so_far += weight
-        if so_far >= share * whole:
-            return value
-    return ordered[-1][0]
+    order = np.argsort(values, kind="stable")
+    so_far = np.cumsum(weights[order])
+    return float(values[order][min(int(np.searchsorted(so_far, share * so_far[-1])), len(values) - 1)])

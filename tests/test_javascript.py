@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.javascript import NODE
-from tests.markdown import blocks
+from tests.recipes.following import with_bandwidth
 
 ROOT = Path(__file__).parent.parent
 CHECKS = {"prettier": "lint", "eslint": "lint", "tsc": "types"}
@@ -32,10 +32,9 @@ def commands() -> dict[str, list[str]]:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """A copy of what is checked and the figure of the recipe, in which nothing is wrong, with the tools beside it."""
+    """A copy of what is checked and the recipe's figure in it, in which nothing is wrong, with the tools beside it."""
     shutil.copytree(ROOT / "static", tmp_path / "static")
-    (recipe,) = blocks(ROOT / "CONTRIBUTING.md", "js static/js/figures/bandwidth.js")
-    (tmp_path / "static/js/figures/bandwidth.js").write_text(recipe.text)
+    with_bandwidth(tmp_path)
     (tmp_path / "tests/browser").mkdir(parents=True)
     for name in ("tests/browser/firefox.mjs", "package.json", "jsconfig.json", "eslint.config.js"):
         shutil.copy(ROOT / name, tmp_path / name)

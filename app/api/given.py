@@ -64,11 +64,11 @@ class GivenSearch(TypedDict):
 
 
 class GivenAnswers(TypedDict, total=False):
-    """What the file of a run leaves out: its model by name, tokens of a sequence, sequences of a step over all GPUs,
-    how many GPUs, and which, a chip of the catalogue by name or one's own.
+    """What the file of a run leaves out: its model by name or one's own, tokens of a sequence, sequences of a step over
+    all GPUs, how many GPUs, and which, a chip of the catalogue by name or one's own.
     """
 
-    model: str
+    model: str | Model
     seq_len: int
     global_batch: int
     gpus: int

@@ -40,12 +40,13 @@ router = APIRouter()
 class PredictedStep(TypedDict):
     """What a measured step should have been, or a traced one should be; null where its scenario is not complete.
 
-    ``tokens``: of a step, 0 where they are not known.
+    ``tokens``: of a step, 0 where they are not known; ``samples``: of a program that looks up no tokens.
     """
 
     step_time_s: float
     peak_bytes: float
     tokens: float
+    samples: float
     chips: int
     mfu: float
 
@@ -138,10 +139,11 @@ def _of_own_ops(
     if own is None:
         return None
     one = own.estimate
-    tokens = one.tokens_per_s * one.step_time_s if own.rows == "tokens" else 0.0
+    rows = one.tokens_per_s * one.step_time_s
     return PredictedStep(
-        step_time_s=one.step_time_s, peak_bytes=one.memory.peak_bytes, tokens=tokens, chips=one.chips, mfu=one.mfu
-    )
+        step_time_s=one.step_time_s, peak_bytes=one.memory.peak_bytes, chips=one.chips, mfu=one.mfu,
+        tokens=rows if own.rows == "tokens" else 0.0, samples=rows if own.rows == "samples" else 0.0,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
@@ -151,6 +153,7 @@ def _short(scenario: Scenario, calibration: Calibrated | None) -> PredictedStep:
         step_time_s=one.step_time_s,
         peak_bytes=one.memory.peak_bytes,
         tokens=float(scenario.tokens),
+        samples=0.0,
         chips=one.chips,
         mfu=one.mfu,
     )

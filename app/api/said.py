@@ -22,7 +22,7 @@ from estimator.scenario.hardware import Chip, chips_of_a_node
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem, refusal
 from estimator.scenario.proposal.proposal import ASKABLE
-from estimator.scenario.scenario import chip_from_json, scenario_from_json, scenario_to_json
+from estimator.scenario.scenario import chip_from_json, model_from_json, scenario_from_json, scenario_to_json
 from estimator.validation.predicted_rows.device import chip_named, chips_said
 from estimator.validation.predicted_rows.said_scenario import READ, answered, said_scenario
 from estimator.validation.spellings import gpu_of_row
@@ -138,8 +138,11 @@ def _wrong_answers(document: Any) -> list[Problem]:
     if "model" in document:
         if isinstance(document["model"], str):
             catalog.model(document["model"])
+        elif isinstance(document["model"], dict):
+            model_from_json(document["model"])
         else:
-            found.append(Problem(field="model", message="is no name", remedy="Give a model of the catalogue."))
+            remedy = "Give the name of a model of the catalogue, or a model's fields."
+            found.append(Problem(field="model", message="is no model", remedy=remedy))
     if "chip" in document:
         chip_from_json(document["chip"])
     return found

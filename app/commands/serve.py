@@ -32,7 +32,7 @@ def serve(arguments: Mapping[str, Any]) -> int:
         settings = settings.model_copy(update={"token": SecretStr(made)})
     app = create_app(settings)
     gc.freeze()  # or a request waits now and then while the collector looks through all that was imported
-    listener = _listen(settings)
+    listener = listening(settings)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace
     config = uvicorn.Config(
@@ -81,7 +81,8 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listening(settings: Settings) -> socket.socket:
+    """A socket that listens where the settings say; raise InputProblems where it cannot."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only where the protocol is named; with it small answers wait for 40 ms
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -20,7 +20,12 @@ def expert_messages(d: RankSizes) -> list[Message]:
     """
     model = d.model
     copies = model.top_k * fullest(d)
-    payload = d.routed_tokens * copies * d.hidden * d.widths.compute
+    elements = d.routed_tokens * copies * d.hidden
+    payload = elements * d.widths.compute
+    # Rows leave as the norm before the router wrote them, under autocast in fp32; results come back as products wrote
+    # them. Gradients are of the same types.
+    out = d.widths.residual if d.widths.autocast else d.widths.compute
+    exchanged = elements * (out + d.widths.compute) / 2
     split = payload * d.expert_tp
     back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 
@@ -31,8 +36,8 @@ def expert_messages(d: RankSizes) -> list[Message]:
                        reachable_frac=model.reachable_frac)  # fmt: skip
 
     found = [
-        one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),
-        one("expert dispatch, combine gradients", "all-to-all", "ep", "backward", payload, 2.0),
+        one("expert dispatch, combine", "all-to-all", "ep", "forward", exchanged, 2.0),
+        one("expert dispatch, combine gradients", "all-to-all", "ep", "backward", exchanged, 2.0),
         one("expert token gather", "all-gather", "expert_tp", "forward", split, 1.0),
         one("expert sum scatter", "reduce-scatter", "expert_tp", "forward", split, 1.0),
         one("expert gradient gather", "all-gather", "expert_tp", "backward", split, 1.0),
@@ -40,7 +45,7 @@ def expert_messages(d: RankSizes) -> list[Message]:
     ]
     if d.recompute == "full":
         found += [
-            one("expert dispatch, combine again", "all-to-all", "ep", "backward", payload, 2.0 if back else 1.0),
+            one("expert dispatch, combine again", "all-to-all", "ep", "backward", exchanged, 2.0 if back else 1.0),
             one("expert token gather again", "all-gather", "expert_tp", "backward", split, 1.0),
         ]
         if back:

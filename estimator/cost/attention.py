@@ -32,18 +32,20 @@ def attention_s(
     row_cycles: float,
     tail_blocks: float,
     built_for: float = WIDTH,
+    width_power: float = 1.0,
 ) -> Number:
     """Time of a fused attention kernel, without its start.
 
     t = max(B·rows·(L·s + c) + tail·longest, bytes / bandwidth): a row of queries meets L keys in whole tiles (half of
     one more than causality shows it, as the diagonal's are computed whole), s = FLOPs of a score / rate · (1 + S0/S),
-    rate = reachable · D/(D' + D0) for heads of D in kernels that are built for D', c the time that a row costs beside
-    its scores. ``longest``: one block of queries with all keys, as units are idle while the last blocks run. Forward's
-    blocks are whole tiles of queries (``padded_rows``); D' is a multiple of ``built_for``. Measured alone on H200
-    (tests/reference/h200_attention_ladder.json).
+    rate = reachable · D/(D'^p + D0^p)^(1/p) for heads of D in kernels built for D', c the time that a row costs
+    beside its scores. p is 1, but more in kernels whose products, which take as D', and exponentials, which take the
+    same for any, hide one another. ``longest``: one block of queries with all keys, as units are idle while the last
+    blocks run. Forward's blocks are whole tiles of queries (``padded_rows``); D' is a multiple of ``built_for``.
+    Measured alone on H200 (tests/reference/h200_attention_ladder.json).
     """
     width = float(ceil_div(head_dim, built_for)) * built_for if tile > 1.0 else head_dim
-    rate = flops_per_s * head_dim / (width + half_width)
+    rate = flops_per_s * head_dim / (width**width_power + half_width**width_power) ** (1.0 / width_power)
     full = ceil_div(keys, tile) * tile
     rows = ceil_div(queries, tile) * tile if padded_rows else queries
     seen = minimum(visible_frac * full + 0.5 * (tile - 1.0), full)

@@ -71,6 +71,7 @@ class Efficiencies:
     gemm_overlap_power: float
     gemm_operands_frac: float
     gemm_grouped_tile_s: float
+    gemm_grouped_switch_s: float
     gemm_in_step_factor: float
     attention_frac: float
     attention_flash_frac: float
@@ -80,6 +81,10 @@ class Efficiencies:
     attention_backward_half_length: float
     attention_vector_half_length: float
     attention_half_width: float
+    attention_flash_half_width: float
+    attention_flash_backward_half_width: float
+    attention_flash_backward_frac: float
+    attention_flash_width_power: float
     attention_backward_half_width: float
     attention_backward_frac: float
     attention_tile: float
@@ -120,6 +125,7 @@ class Efficiencies:
     host_library_backward_factor: float
     host_module_ops: float
     host_saved_ops: float
+    host_unrecorded_frac: float
     host_gradient_kernels: float
     host_optimizer_s: float
     host_tensor_s: float
@@ -224,6 +230,12 @@ def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
             if one.device == device:
                 return under_power_limit(one, chip.power_limit_frac)
     return under_power_limit(efficiencies(chip.efficiency), chip.power_limit_frac)
+
+
+def without_autograd(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
+    """Those of this chip for a forward that autograd does not record: each op takes the host less."""
+    e = efficiencies_for(replace(chip, power_limit_frac=1.0), calibrated)
+    return replace(at_rates(e, e.host_unrecorded_frac, names=("host_forward_s",)), device="")
 
 
 COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pairs_frac",

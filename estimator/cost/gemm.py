@@ -63,17 +63,21 @@ def grouped_s(
     memory_bytes_per_s: float,
     start_s: float,
     tile_s: float,
+    switch_s: float,
     overlap_power: float,
 ) -> Number:
     """Time of products of groups, m rows each in the mean, in one kernel: as ``gemm_s``, of one size of tile.
 
-    A tile takes ``tile_s`` beside multiplying. Groups that part the rows (``parts_rows``) end anywhere in one, half a
-    tile too much in the mean.
+    A tile takes ``tile_s`` beside multiplying, and ``switch_s`` where it is of another group than the unit's last, as
+    the unit has to find that group's operands: always in groups of fewer tiles than there are units. Groups that part
+    the rows (``parts_rows``) end anywhere in one, half a tile too much in the mean.
     """
     rows, columns = GROUPED_TILE
     along = maximum(m / rows + 0.5, 1.0) if parts_rows else ceil_div(m, rows)
-    waves = ceil_div(groups * along * ceil_div(n, columns), compute_units)
-    compute = waves * (2.0 * rows * columns * k / (flops_per_s / compute_units) + tile_s)
+    tiles = along * ceil_div(n, columns)
+    waves = ceil_div(groups * tiles, compute_units)
+    beside_s = tile_s + switch_s * minimum(compute_units / tiles, 1.0)
+    compute = waves * (2.0 * rows * columns * k / (flops_per_s / compute_units) + beside_s)
     waited = waited_bytes / memory_bytes_per_s
     together = (compute**overlap_power + waited**overlap_power) ** (1.0 / overlap_power)
     return start_s + maximum(together, bytes / memory_bytes_per_s)

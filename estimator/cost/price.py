@@ -113,6 +113,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             memory_bytes_per_s=memory,
             start_s=getattr(efficiencies, start),
             tile_s=efficiencies.gemm_grouped_tile_s,
+            switch_s=efficiencies.gemm_grouped_switch_s,
             overlap_power=efficiencies.gemm_overlap_power,
         )
     else:
@@ -161,7 +162,13 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     rate = peak * (e.attention_vector_frac if vector else getattr(e, op.efficiency))
     for name in () if vector else op.slowed_by:
         rate *= getattr(e, name)
-    rate *= e.attention_backward_frac if matrix_backward else 1.0
+    flash = op.efficiency == FLASH_FRAC and not vector
+    half_widths = e.attention_half_width, e.attention_backward_half_width
+    backward_frac = e.attention_backward_frac
+    if flash:
+        half_widths = e.attention_flash_half_width, e.attention_flash_backward_half_width
+        backward_frac = e.attention_flash_backward_frac
+    rate *= backward_frac if matrix_backward else 1.0
     tile = min(VECTOR_TILE if vector else op.tile, e.attention_tile)
     tiled = not vector and e.attention_tile > 1.0
     half_lengths = e.attention_half_length, e.attention_backward_half_length
@@ -181,10 +188,11 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         units_hz=chip.compute_units * chip.clock_hz,
         compute_units=chip.compute_units,
         half_length=e.attention_vector_half_length if vector else half_lengths[backward],
-        half_width=e.attention_backward_half_width if matrix_backward else e.attention_half_width,
+        half_width=half_widths[matrix_backward],
         row_cycles=(e.attention_backward_row_cycles if backward else e.attention_row_cycles) if tiled else 0.0,
         tail_blocks=e.attention_tail_blocks if tiled else 0.0,
         built_for=FLASH_WIDTH if op.efficiency == FLASH_FRAC else WIDTH,
+        width_power=e.attention_flash_width_power if flash else 1.0,
     )
     start = e.gemm_start_s
     if tiled and backward:

@@ -29,7 +29,8 @@ class Spent:
     """Seconds that a category takes of one step, those of one ``axis`` of ``ranks`` for communication.
 
     ``work_s``: of its kernels or collectives, of which only ``seconds`` show; ``amount``: what they compute or move, in
-    ``unit``; None where that is not known.
+    ``unit``; None where that is not known. ``again_s`` and ``again_amount``: what of both is recomputed in backward,
+    ``again_s`` None where nobody tells it apart.
     """
 
     category: str
@@ -39,6 +40,8 @@ class Spent:
     work_s: float | None = None
     amount: float | None = None
     unit: str = ""
+    again_s: float | None = None
+    again_amount: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,8 @@ class Cause:
     """One step on the way from A to B: B takes ``seconds`` more for it.
 
     ``name``: a category, a phase where only phases are known, or ``untold``. ``factor``: "amount", "rate" (slower for
-    the same amount), "overlap" (less of the same is hidden), "work" (amount or rate, not told apart), "" for the whole.
+    the same amount), "again" (more is recomputed in backward), "overlap" (less of the same is hidden), "work" (amount
+    or rate, not told apart), "" for the whole.
     ``a_s`` and ``b_s``: what the whole cause takes on either side, None where that side does not say.
     """
 
@@ -75,14 +79,28 @@ def spent_of_prediction(
 ) -> tuple[Spent, ...]:
     """Give the categories of an estimate; communication by axis, so that the axes add to what shows."""
     amounts: dict[str, float] = {}
+    again: dict[str, tuple[float, float]] = {}
     for op in ops:
         unit = SHOWN_CATEGORIES[op.category].amount_unit
-        amounts[op.category] = amounts.get(op.category, 0.0) + (op.flops if unit == "FLOP" else op.bytes)
-    found = [
-        Spent(category=name, seconds=seconds, amount=amounts.get(name), unit=SHOWN_CATEGORIES[name].amount_unit)
-        for name, seconds in breakdown_s.items()
-        if name != Category.COMMUNICATION
-    ]
+        amount = op.flops if unit == "FLOP" else op.bytes
+        amounts[op.category] = amounts.get(op.category, 0.0) + amount
+        if op.recomputed:
+            again_s, again_amount = again.get(op.category, (0.0, 0.0))
+            again[op.category] = (again_s + op.seconds, again_amount + amount)
+    found = []
+    for name, seconds in breakdown_s.items():
+        if name != Category.COMMUNICATION:
+            again_s, again_amount = again.get(name, (0.0, 0.0))
+            found.append(
+                Spent(
+                    category=name,
+                    seconds=seconds,
+                    amount=amounts.get(name),
+                    unit=SHOWN_CATEGORIES[name].amount_unit,
+                    again_s=min(again_s, seconds),  # of kernels beside others less may show
+                    again_amount=again_amount,
+                )
+            )
     return (*found, *_by_axis(breakdown_s.get(Category.COMMUNICATION, 0.0), collectives))
 
 
@@ -186,7 +204,8 @@ def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
         a, b = [_together(a)], [_together(b)]
     a, b = _as_called(a, b), _as_called(b, a)
     axes = dict.fromkeys(one.axis for one in (*a, *b))
-    nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=SHOWN_CATEGORIES[category].amount_unit)
+    unit = SHOWN_CATEGORIES[category].amount_unit
+    nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=unit, again_s=0.0)
     found = []
     for axis in axes:
         one = next((one for one in a if one.axis == axis), nothing)
@@ -217,19 +236,49 @@ def _together(spent: list[Spent]) -> Spent:
         work_s=added(lambda one: one.work_s),
         amount=added(lambda one: one.amount),
         unit=spent[0].unit,
+        again_s=added(lambda one: one.again_s),
+        again_amount=math.fsum(one.again_amount for one in spent),
     )
 
 
 def _split(a: Spent, b: Spent, axis: str) -> list[Cause]:
+    recomputes = a.again_s is not None and b.again_s is not None and (a.again_s > 0 or b.again_s > 0)
+    if not recomputes:
+        return [_cause(a, b, axis, factor, part, (a.amount, b.amount)) for factor, part in _parts(a, b).items()]
+    # a forward kernel has another rate than one of backward: together their mean would differ by the share of each
+    once, again = _parts(_once(a), _once(b)), _parts(_again(a), _again(b))
+    rate_s = again.pop("rate", 0.0)
+    if "rate" in once or rate_s:
+        once["rate"] = once.get("rate", 0.0) + rate_s
+    amounts, amounts_again = (_once(a).amount, _once(b).amount), (a.again_amount, b.again_amount)
+    first = [_cause(a, b, axis, factor, part, amounts) for factor, part in once.items() if factor != "rate"]
+    last = [_cause(a, b, axis, factor, part, amounts) for factor, part in once.items() if factor == "rate"]
+    return [*first, _cause(a, b, axis, "again", math.fsum(again.values()), amounts_again), *last]
+
+
+def _cause(
+    a: Spent, b: Spent, axis: str, factor: str, seconds: float, amounts: tuple[float | None, float | None]
+) -> Cause:
+    return Cause(
+        name=a.category, axis=axis, factor=factor, seconds=seconds, a_s=a.seconds, b_s=b.seconds,
+        a_amount=amounts[0], b_amount=amounts[1], unit=a.unit or b.unit,
+    )  # fmt: skip
+
+
+def _once(spent: Spent) -> Spent:
+    amount = None if spent.amount is None else spent.amount - spent.again_amount
+    return replace(spent, seconds=spent.seconds - (spent.again_s or 0.0), amount=amount)
+
+
+def _again(spent: Spent) -> Spent:
+    return replace(spent, seconds=spent.again_s or 0.0, amount=None if spent.amount is None else spent.again_amount)
+
+
+def _parts(a: Spent, b: Spent) -> dict[str, float]:
+    """By how many seconds each factor makes B differ from A."""
     factors = _factors(a, b)
     parts = divided([ratios for _, ratios in factors], b.seconds - a.seconds)
-    return [
-        Cause(
-            name=a.category, axis=axis, factor=factor, seconds=part, a_s=a.seconds, b_s=b.seconds,
-            a_amount=a.amount, b_amount=b.amount, unit=a.unit or b.unit,
-        )
-        for (factor, _), part in zip(factors, parts, strict=True)
-    ]  # fmt: skip
+    return {factor: part for (factor, _), part in zip(factors, parts, strict=True)}
 
 
 def _factors(a: Spent, b: Spent) -> list[tuple[str, tuple[float, float]]]:

@@ -148,8 +148,8 @@ def estimate(
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
-        interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, allocator_range(scenario, fullest.moment, e)),
+        interval_bytes=memory_interval(fullest.peak_bytes),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, allocator_range(scenario, fullest.moment, e)),
     )
 
     tokens = float(scenario.tokens)
@@ -173,7 +173,7 @@ def estimate(
         interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
-            Phase.FORWARD: float(timing.wait_forward_s),
+            Phase.FORWARD: float(timing.wait_start_s + timing.wait_forward_s),
             Phase.BACKWARD: float(timing.wait_backward_s),
             Phase.OPTIMIZER: float(timing.wait_optimizer_s),
         },

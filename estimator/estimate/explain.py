@@ -108,6 +108,17 @@ def shared_cpu(cluster: Cluster) -> tuple[str, ...]:
     return (f"{ranks} ranks share one CPU: each is predicted with 1/{ranks} of its cores, caches and memory.",)
 
 
+def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
+    """Say what products lose where ``in_node`` chips of a node work at once; nothing where they lose nothing."""
+    near = node_factor(e, in_node)
+    if near >= 1.0:
+        return ()
+    return (
+        f"Of that, products have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
+        " work for long in one node.",
+    )
+
+
 def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
     """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan
@@ -122,12 +133,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
     ]
     in_node = scenario.cluster.chips_per_node
     found += shared_cpu(scenario.cluster)
-    near = node_factor(e, in_node)
-    if near < 1.0:
-        found.append(
-            f"Of that, products have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
-            " work for long in one node."
-        )
+    found += hot_node(e, in_node)
     if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
     if training.attention == "eager" and not training.traits.fuses:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import fusion
-from estimator.operations.aten.operands import count, moved_bytes, width
+from estimator.operations.aten.operands import moved_bytes, size_and_type, width
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Storage
 
@@ -99,13 +99,13 @@ def _narrowed(plan: _Plan) -> dict[int, tuple[Storage, ...]]:
         if s is None or not len(s.inputs) == len(s.outputs) == 1 or isinstance(plan.flow[call][0], int):
             continue
         if width(s.outputs[0]) < width(s.inputs[0]):
-            casts.setdefault(_kind(s.inputs[0]), []).append(call)
+            casts.setdefault(size_and_type(s.inputs[0]), []).append(call)
     found: dict[int, tuple[Storage, ...]] = {}
     for at, one in enumerate(plan.found.storages) if casts else ():
         if one.born < 0 or one.died == NONE or at in plan.dropped or at in plan.until:
             continue
         results = fusion.results_of(plan.found.of(plan.found.calls[one.born]))
-        kind = next((_kind(made) for made in results if int(moved_bytes(made)) == one.bytes), (0, ""))
+        kind = next((size_and_type(made) for made in results if int(moved_bytes(made)) == one.bytes), (0, ""))
         before = casts.get(kind, ())
         last = bisect_left(before, one.died) - 1
         if last < 0 or before[last] < one.born or not _only_cast(plan, kind, before[last], one.died):
@@ -125,14 +125,10 @@ def _is_computable(plan: _Plan, call: int) -> bool:
     return bool(sources) and all(isinstance(one, int) and _cost(plan, one) == (0.0, True) for one in sources)
 
 
-def _kind(one: Operand) -> tuple[int, str]:
-    return count(one), one.dtype
-
-
 def _takes(plan: _Plan, kind: tuple[int, str], call: int) -> bool:
     """Whether a kernel of its own, as a product, reads such a tensor."""
     one = plan.found.calls[call]
-    return one.kind == "kernel" and call not in plan.flow and kind in map(_kind, plan.found.of(one).inputs)
+    return one.kind == "kernel" and call not in plan.flow and kind in map(size_and_type, plan.found.of(one).inputs)
 
 
 def _only_cast(plan: _Plan, kind: tuple[int, str], first: int, end: int) -> bool:
@@ -142,7 +138,7 @@ def _only_cast(plan: _Plan, kind: tuple[int, str], first: int, end: int) -> bool
         return False
     for call in range(first + 1, end):
         sources = plan.flow.get(call, ())
-        if _takes(plan, kind, call) or any(not isinstance(one, int) and _kind(one) == kind for one in sources):
+        if _takes(plan, kind, call) or any(not isinstance(one, int) and size_and_type(one) == kind for one in sources):
             return False
     return True
 
@@ -159,10 +155,18 @@ def _read(plan: _Plan, operand: Operand, call: int) -> int | None:
     storages = plan.found.storages
     alive = [
         at
-        for at in plan.by_bytes.get(int(moved_bytes(operand)), ())
+        for at in plan.by_bytes.get(_whole_bytes(operand), ())
         if storages[at].born < call and (storages[at].died == NONE or storages[at].died > call)
     ]
     return max(alive, key=lambda at: storages[at].born, default=None)
+
+
+def _whole_bytes(operand: Operand) -> int:
+    """Bytes of the tensor that an operand is a slice of, as gate and up of one product: by its longest stride."""
+    if operand.strides is None:
+        return int(moved_bytes(operand))
+    reach = max((size * stride for size, stride in zip(operand.shape, operand.strides, strict=True)), default=1)
+    return int(reach * width(operand))
 
 
 def _is_saved(plan: _Plan, at: int) -> bool:

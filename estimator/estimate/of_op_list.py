@@ -74,7 +74,7 @@ def estimate_op_list(
     one = passage(found, cluster, e, interval=interval)
     priced, queue, spent = one.priced, one.queue, one.spent
     seconds = float(queue.seconds[0])
-    kind = kind_of_program(max(found.world_size, 1), sum(spent.waits_s.values()) / max(seconds, 1e-30))
+    kind = kind_of_program(chip.name, max(found.world_size, 1), sum(spent.waits_s.values()) / max(seconds, 1e-30))
     low, high = (seconds, seconds)
     if interval and seconds > 0:
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)
@@ -102,7 +102,10 @@ def estimate_op_list(
         limits=explain.limits(
             step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=(*explain.shared_cpu(cluster), *assumptions_of(priced, e, seconds)),
+        assumptions=(
+            *explain.shared_cpu(cluster),
+            *assumptions_of(priced, e, seconds, min(chips, cluster.chips_per_node)),
+        ),
         problems=problems_of(priced, held, seconds),
         parameters=found.parameters,
         model_flops=model_flops * chips,

@@ -7,9 +7,10 @@ from collections import Counter
 from functools import lru_cache
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
-from estimator.estimate.explain import needed
-from estimator.estimate.recorded import Recorded, new_sizes_s
+from estimator.estimate.explain import hot_node, needed
+from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
@@ -141,13 +142,14 @@ def tokens_of(priced: Recorded) -> float:
     return float(loss_rows(priced.found, priced.phases))
 
 
-def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[str, ...]:
-    """List what the prediction takes for granted, the list's own assumptions among it."""
+def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: int) -> tuple[str, ...]:
+    """List what the prediction takes for granted, the list's own assumptions among it; ``in_node``: chips of a node."""
     found = priced.found
     said = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
         f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
         + (f" Calibrated: {e.about}" if e.about else ""),
+        *hot_node(e, in_node),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
         "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.recorded import Recorded, recorded, times_of
+from estimator.estimate.call_times import times_of
+from estimator.estimate.recorded import Recorded, recorded
 from estimator.scenario.breakdown import CATEGORIES, PHASES, WAITING, WORK_PHASES, Category, Phase, complete
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import OpList

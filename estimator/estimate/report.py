@@ -302,7 +302,7 @@ def op_cost(priced: Priced, times: float, host_s: float) -> OpCost:
 
 
 def _shape(op: Op) -> str:
-    if op.kind == "kernels":
+    if op.kind == "kernels" or not float(op.m):
         return ""
     product = f"{float(op.m):.0f} × {float(op.n):.0f} × {float(op.k):.0f}"
     return product if float(op.batch) == 1 else f"{float(op.batch):.0f} × ({product})"

@@ -1,8 +1,8 @@
-"""Residual: how far predictions of a kind of plan were off on steps that they did not know, beside what their own
-efficiencies admit.
+"""Residual: how far predictions were off on steps that they did not know, beside what their own efficiencies admit.
 
-catalog/residuals.toml has the numbers, by kind: fitted on sets of measured steps, each held out from its own
-(``make accuracy ARGS=--residuals``).
+One law for all steps. An end of the 80 % interval of time is ``spread`` · admitted^``power`` from the prediction, as
+logarithms, times a factor for each word of the step's kind, and times ``skew`` upwards, over it downwards.
+catalog/residuals.toml has the numbers, fitted on sets of measured steps (``make accuracy ARGS=--residuals``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from estimator.memory.memory import allocator_share, keeps_scores
 from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
-WORDS = ("compiled", "experts", "host near", "host binds")
-"""What a kind says of a step beside where it runs; each is a kind by itself too."""
+COMPILED, EXPERTS, NEAR, BINDS, UNMET = "compiled", "experts", "host near", "host binds", "chip not met"
+WORDS = (COMPILED, EXPERTS, NEAR, BINDS, UNMET)
+"""What a kind says of a step beside where it runs, and its width follows.
+
+``UNMET``: no source has measured its chip, or one alone."""
 HOST_BINDS, HOST_NEAR = 1.0, 0.4
 """Host over device time of a micro-batch from which on the host binds, or may on another machine: hosts differ by two
 and more, and so does what a runtime costs them."""
-ANY = "any"
-"""What a kind is judged by of which too few steps are known."""
 SIGMAS = 1.2816
 """Standard deviations that leave a tenth of a normal distribution on one side."""
 
@@ -36,30 +37,54 @@ was learned of chips with wide ranges made the intervals of a well-measured one 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residual:
-    """Of one kind of plan: by what the logarithm of either end of the interval is multiplied, and where that is from.
+class TimeResidual:
+    """Of times: ``spread``, an end's distance as a logarithm where efficiencies admit 1, grows by ``power`` of that.
 
-    An end's logarithm is what efficiencies admit and ``STRUCTURE`` in quadrature.
-
-    ``memory_low``, ``memory_high``: measured over predicted peak, the tenth from below and from above.
+    ``skew``: an upper end is as many times as far away as without it, a lower end one over it. ``words``: factors.
     """
 
-    low: float
-    high: float
-    memory_low: float
-    memory_high: float
+    spread: float
+    power: float
+    skew: float
+    words: Mapping[str, float]
+    source: str
+
+    def factor(self, kind: str) -> float:
+        """Product of the factors of a kind's words; of a word that none is known of, 1."""
+        return math.prod(self.words.get(word, 1.0) for word in kind.split(", "))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryResidual:
+    """Of peaks: half an interval's width, as a logarithm, at 1 GB, and the power of the size that it falls with."""
+
+    spread: float
+    power: float
     source: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """What is known of predictions' errors; ``met``: chips that several sources measured, by the catalogue's keys."""
+
+    time: TimeResidual
+    memory: MemoryResidual
+    met: frozenset[str]
+
+
 @cache
-def residuals() -> dict[str, Residual]:
-    """Read what is known of each kind."""
+def residuals() -> Residuals:
+    """Read what is known."""
     document = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    return {name: Residual(**values) for name, values in document.items()}
+    return Residuals(
+        time=TimeResidual(**document["time"]),
+        memory=MemoryResidual(**document["memory"]),
+        met=frozenset(document["met"]["chips"]),
+    )
 
 
 def kind_of(scenario: Scenario, host_share: float) -> str:
-    """Name the kind of a step: where it runs and who shares it, whether it has experts, whether the host binds.
+    """Name the kind of a step: where it runs and who shares it, and which of ``WORDS`` are true of it.
 
     ``host_share``: host over device time of a micro-batch.
     """
@@ -72,51 +97,54 @@ def kind_of(scenario: Scenario, host_share: float) -> str:
         words = ["split"]
     else:
         words = ["sharded" if plan.sharding in ("zero3", "fsdp") else "data parallel"]
-    words += ["compiled"] if training.fused and words != ["tuned cluster"] else []
-    words += ["experts"] if scenario.model.experts else []
+    words += [COMPILED] if training.fused and words != ["tuned cluster"] else []
+    words += [EXPERTS] if scenario.model.experts else []
     if host_share > HOST_NEAR:
-        words.append("host binds" if host_share > HOST_BINDS else "host near")
-    return ", ".join(words)
+        words.append(BINDS if host_share > HOST_BINDS else NEAR)
+    return ", ".join(words + _unmet(scenario.cluster.chip.name))
 
 
 WAITS, WAITS_SOME = 0.1, 0.01
 """Share of a program's step that waits for the host where it binds, or may on another machine."""
 
 
-def kind_of_program(ranks: int, waiting_frac: float) -> str:
-    """Name the kind of a program's step, of which only its ranks and its waiting for the host are known."""
+def kind_of_program(chip: str, ranks: int, waiting_frac: float) -> str:
+    """Name the kind of a program's step, of which only its chip, its ranks and its waiting for the host are known."""
     words = ["one device" if ranks == 1 else "sharded"]
     if waiting_frac > WAITS_SOME:
-        words.append("host binds" if waiting_frac > WAITS else "host near")
-    return ", ".join(words)
+        words.append(BINDS if waiting_frac > WAITS else NEAR)
+    return ", ".join(words + _unmet(chip))
 
 
-def known(kind: str, found: Mapping[str, Residual] | None = None) -> Residual:
-    """Return what is known (``found``: what else) of a kind; else the widest of what is known of its words.
-
-    These are the nearest kind with fewer words, and each further word by itself, wherever the step runs.
-    """
-    found = residuals() if found is None else found
-    words = kind.split(", ")
-    count = next((count for count in range(len(words), 0, -1) if ", ".join(words[:count]) in found), 0)
-    nearest = found[", ".join(words[:count]) if count else ANY]
-    if count == len(words):
-        return nearest
-    several = [nearest, *(found[word] for word in words[count:] if word in found)]
-    return replace(nearest, low=max(one.low for one in several), high=max(one.high for one in several))
+def _unmet(chip: str) -> list[str]:
+    return [] if chip in residuals().met else [UNMET]
 
 
-def widened(seconds: float, ends: tuple[float, float], kind: str) -> tuple[float, float]:
-    """Widen or narrow an interval about ``seconds`` s as its kind was off: by factor·√(ln²(end / s) + STRUCTURE²)."""
-    one = known(kind)
+def widened(
+    seconds: float, ends: tuple[float, float], kind: str, known: TimeResidual | None = None
+) -> tuple[float, float]:
+    """Move an interval's ends about ``seconds`` s to spread·√(ln²(end / s) + STRUCTURE²)^power·words·skew^±1."""
+    known = known or residuals().time
     low, high = (math.hypot(math.log(max(end, 1e-3 * seconds) / seconds), STRUCTURE) for end in ends)
-    return seconds * math.exp(-low * one.low), seconds * math.exp(high * one.high)
+    return seconds * math.exp(-width(low, kind, known, up=False)), seconds * math.exp(width(high, kind, known, up=True))
 
 
-def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
+def width(admitted: float, kind: str, known: TimeResidual, *, up: bool) -> float:
+    """How far an end is from the prediction, as a logarithm, where efficiencies and ``STRUCTURE`` admit as much."""
+    skew = known.skew if up else 1 / known.skew
+    return float(known.spread * admitted**known.power * known.factor(kind) * skew)
+
+
+def peak_width(peak_bytes: float, known: MemoryResidual | None = None) -> float:
+    """How far either end of a peak's interval is from it, as a logarithm: spread / (peak / GB)^power."""
+    known = known or residuals().memory
+    return float(known.spread * (max(peak_bytes, 1.0) / 1e9) ** -known.power)
+
+
+def memory_interval(peak_bytes: float) -> tuple[float, float]:
     """The 80 % interval of a peak."""
-    one = known(kind)
-    return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
+    far = peak_width(peak_bytes)
+    return peak_bytes * math.exp(-far), peak_bytes * math.exp(far)
 
 
 def allocator_range(scenario: Scenario, moment: str, e: Efficiencies) -> Range | None:
@@ -124,33 +152,30 @@ def allocator_range(scenario: Scenario, moment: str, e: Efficiencies) -> Range |
     return e.ranges.get(allocator_share(moment, scores=keeps_scores(scenario.training)))
 
 
-def held_interval(reserved_bytes: float, kind: str, allocator: Range | None) -> tuple[float, float]:
+def held_interval(reserved_bytes: float, allocator: Range | None) -> tuple[float, float]:
     """The 80 % interval of what the allocator holds: that of the peak and of the allocator's share, in quadrature."""
-    low, high = _held_logs(kind, allocator)
+    low, high = _held_logs(reserved_bytes, allocator)
     return reserved_bytes * math.exp(low), reserved_bytes * math.exp(high)
 
 
-def _held_logs(kind: str, allocator: Range | None) -> tuple[float, float]:
+def _held_logs(reserved_bytes: float, allocator: Range | None) -> tuple[float, float]:
     """Logarithms of the ends of what is reserved, over what is predicted to be."""
-    one = known(kind)
-    low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))
-    if allocator is not None:
-        low = -math.hypot(low, math.log(allocator.value / allocator.low))
-        high = math.hypot(high, math.log(allocator.high / allocator.value))
-    return low, high
+    far = peak_width(reserved_bytes)
+    if allocator is None:
+        return -far, far
+    below, above = math.log(allocator.value / allocator.low), math.log(allocator.high / allocator.value)
+    return -math.hypot(far, below), math.hypot(far, above)
 
 
-def out_of_memory_frac(
-    reserved_bytes: float, capacity_bytes: float, kind: str, allocator: Range | None = None
-) -> float:
+def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float, allocator: Range | None = None) -> float:
     """Probability that a step needs more than there is: log-normal about what is reserved.
 
-    Its tenths are those of the peaks of its kind, and of what the ``allocator`` holds beyond a peak, in quadrature.
+    Its tenths are those of peaks of its size, and of what the ``allocator`` holds beyond a peak, in quadrature.
     """
-    low, high = _held_logs(kind, allocator)
-    spread = (high - low) / (2 * SIGMAS)
     if reserved_bytes <= 0:
         return 0.0
+    low, high = _held_logs(reserved_bytes, allocator)
+    spread = (high - low) / (2 * SIGMAS)
     above = math.log(capacity_bytes / reserved_bytes) - (high + low) / 2
     if spread == 0:
         return float(above < 0)

@@ -103,8 +103,9 @@ def _of_rank(found: Assembled, one: Pass) -> Timeline:
     if m * sum(len(run.ops) + len(run.messages) for some in runs.values() for run in some) > MOST_BLOCKS:
         runs = {phase: [_together(some, phase)] for phase, some in runs.items()}
         folded = "each micro-batch by category"
-    blocks: list[Block] = []
-    now = 0.0
+    now = float(timing.wait_start_s)
+    blocks = [Block(lane=0, kind=Category.HOST, name="the host begins the step", phase=Phase.FORWARD, start_s=0.0,
+                    end_s=now)]  # fmt: skip
     every = setting.plan.sharding in ("zero2", "zero3", "fsdp")
     windows: dict[str, list[tuple[float, float]]] = {Phase.FORWARD: [], Phase.BACKWARD: []}
     lengths = {

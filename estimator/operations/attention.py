@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from estimator.operations import elementwise, latent_attention
-from estimator.operations.elementwise import TURNED, KernelCost, pair
+from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.torch_kernels import TURNED
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category

@@ -58,7 +58,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     if not _none(copied):
         ops += pair("expert permutation", layer, copies * copied, *_permutation(d, e), times=loops * copied)
     arrived = reached(d.ep, model.top_k, model.reachable_frac) / model.top_k if once else 1.0
-    sort = KernelCost(stream=(1 + arrived) * e), KernelCost(stream=(1 + arrived) * e)
+    sort, unsort = _sorting(d, e, arrived)
     if not one_rank:
         ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)
     ops += feed_forward(d, layer, width=d.expert_ffn, rows=rows / d.local_experts, experts=d.local_experts,
@@ -67,7 +67,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     if (model.bias or model.ffn_bias) and _apart(d):
         ops += pair("expert bias", layer, rows * d.hidden, *_weighed_bias(d), times=1.0)
     if not one_rank:
-        ops += pair("expert unsort", layer, rows * d.hidden * sorts, *sort, times=sorts)
+        ops += pair("expert unsort", layer, rows * d.hidden * sorts, *unsort, times=sorts)
     if not _none(summed):
         ops += pair("expert combine", layer, copies * summed, *_combine(d, e), times=loops * summed)
     if model.shared_experts:
@@ -137,6 +137,21 @@ def _permutation(d: RankSizes, e: float) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * e), KernelCost(stream=2 * e, flops=1)
     added = KernelCost(stream=e / d.model.top_k, mixed=ADDED_PASSES, slow_bytes=3 * e, launches=2, flops=1)
     return KernelCost(stream=2 * e), added
+
+
+def _sorting(d: RankSizes, e: float, arrived: Number) -> tuple[tuple[KernelCost, KernelCost], ...]:
+    """Rows from other ranks into the order of experts, of which ``arrived`` came, and results back.
+
+    Without a kernel for it, rows are gathered, whose gradients are added up by index onto zeros, and results, which are
+    in the experts' precision, are copied by index into a copy of what is to hold them (torch's ``index_copy``).
+    """
+    if d.fused:
+        both = KernelCost(stream=(1 + arrived) * e), KernelCost(stream=(1 + arrived) * e)
+        return both, both
+    result = d.widths.compute
+    added = KernelCost(stream=e, mixed=ADDED_PASSES, slow_bytes=3 * e, launches=2, flops=1)
+    copied = KernelCost(stream=2 * result, strided=1, slow_bytes=2 * result, launches=2)
+    return (KernelCost(stream=(1 + arrived) * e), added), (copied, KernelCost(stream=2 * result))
 
 
 def _combine(d: RankSizes, e: float) -> tuple[KernelCost, KernelCost]:

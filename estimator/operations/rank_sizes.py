@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RankSizes:
-    """One rank's sizes for one micro-batch; widths are the rank's own, but for ``hidden`` and ``full_vocab``.
+    """One rank's sizes for one micro-batch; widths are the rank's own, but for ``hidden``.
 
     Every tensor between products has ``tokens`` · width elements on a rank. ``tokens`` = micro_batch · seq_len / cp,
     divided again by the rows of a tensor parallel grid; ``stream_tokens`` · hidden (= its share where sequence
@@ -57,7 +57,6 @@ class RankSizes:
     expert_ffn: Number
     local_experts: Number
     vocab: Number
-    full_vocab: Number
     positions: Number
     tp: Number
     tp_kind: str
@@ -142,7 +141,6 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         expert_ffn=expert_ffn / expert_tp,
         local_experts=model.experts / ep,
         vocab=model.vocab / columns if split_vocab else model.vocab,
-        full_vocab=model.vocab,
         positions=(model.max_positions or seq_len) if model.position == "learned" else 0,
         tp=tp,
         tp_kind=plan.tp_kind,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.operations import elementwise
 from estimator.operations.attention import attention_part
-from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES, pair
+from estimator.operations.elementwise import pair
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
@@ -14,6 +14,7 @@ from estimator.operations.op import Op, fetched_at_once, kernels
 from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
+from estimator.operations.torch_kernels import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.model import block_kinds
 from estimator.scenario.units import Number

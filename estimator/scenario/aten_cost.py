@@ -149,6 +149,19 @@ def queries_and_keys(name: str, shapes: Shapes) -> tuple[list[int] | None, list[
     return found[0], found[1]
 
 
+def packed(shape: Sequence[int], longest: object) -> tuple[int, int]:
+    """Sequences and tokens of each, of (B, S, h, D); of (tokens, h, D) as few as the ``longest`` length allows.
+
+    Sequences of several lengths that lie one after another are recorded as their sum and the longest alone.
+    """
+    if len(shape) == 4:
+        return shape[0], shape[1]
+    tokens = shape[0] if len(shape) > 2 else 1
+    if isinstance(longest, int) and 0 < longest < tokens:
+        return -(-tokens // longest), longest
+    return 1, tokens
+
+
 def _factors(name: str, shapes: Shapes) -> tuple[Sequence[int], Sequence[int]]:
     skip = FACTORS[name]
     return (shapes[skip], shapes[skip + 1]) if len(shapes) > skip + 1 else ((), ())

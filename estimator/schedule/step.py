@@ -79,7 +79,10 @@ def memory_of_stage(setting: Setting, kind: StageKind, in_flight: Number, worksp
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Seconds of one step and what they are made of; ``critical_stage``: number of the slowest among the kinds."""
+    """Seconds of one step and what they are made of; ``critical_stage``: number of the slowest among the kinds.
+
+    ``wait_start_s``: what the first forward of a step waits for the host, beside what every forward does.
+    """
 
     critical_stage: Number
     one: Pass
@@ -95,6 +98,7 @@ class Step:
     sends_s: Number
     tied_s: Number
     bubble_s: Number
+    wait_start_s: Number
     wait_forward_s: Number
     wait_backward_s: Number
     wait_optimizer_s: Number
@@ -107,7 +111,7 @@ class Step:
     @property
     def wait_s(self) -> Number:
         """Device time lost to the host."""
-        return self.wait_forward_s + self.wait_backward_s + self.wait_optimizer_s
+        return self.wait_start_s + self.wait_forward_s + self.wait_backward_s + self.wait_optimizer_s
 
     @property
     def seconds(self) -> Number:
@@ -159,11 +163,10 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         sends_s=bubble.send_s,
         tied_s=_tied_s(setting, e),
         bubble_s=bubble.idle_s,
+        wait_start_s=between_steps_s(setting.training, late_s, e),
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0
-        if setting.training.traits.lower_bound
-        else walk + between_steps_s(setting.training, late_s, e) + gaps,
+        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + gaps,
     )
 
 

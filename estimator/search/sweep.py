@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import Calibrated, Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.estimate.estimate import estimate
 from estimator.scenario.hardware import peak_flops_per_s
@@ -135,14 +135,14 @@ def sweep(
 
     def found(candidate: Candidate) -> Found:
         beat()
-        one = _found(document, base, candidate, chips, e)
+        one = _found(document, base, candidate, chips)
         if not interval:
             return one
         return replace(one, interval_s=estimate(scenario_from_json(one.scenario), calibration).interval_s)
 
     def cell(of: tuple[tuple[Any, ...], Candidate]) -> Cell:
         beat()
-        return Cell(values=of[0], found=_found(document, base, of[1], chips, e))
+        return Cell(values=of[0], found=_found(document, base, of[1], chips))
 
     return Sweep(
         objective=objective,
@@ -165,7 +165,7 @@ def _base(spec: Mapping[str, Any]) -> Scenario:
     )
 
 
-def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, chips: int, e: Efficiencies) -> Found:
+def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, chips: int) -> Found:
     plan = candidate.plan
     defaults = Plan()
     changed = {

@@ -10,7 +10,7 @@ from estimator.scenario.framework import FRAMEWORKS, Framework, PublishedDefault
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import QUANTISED
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
-from estimator.validation.measured import chips_stated, number
+from estimator.validation.measured import chips_stated, is_inference, number
 from estimator.validation.spellings import (
     DROPOUT,
     NOTED_OPTIMIZER,
@@ -197,7 +197,7 @@ def _training(
         dropout = eager_dropout
         assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
     family, _ = family_of(cells.get("model", ""))
-    if stated is None and family in DROPOUT and not software.published.recipes and not _inference(cells):
+    if stated is None and family in DROPOUT and not software.published.recipes and not is_inference(cells):
         dropout = DROPOUT[family]
         assumptions.append(f"dropout = {dropout} (of {family}'s configurations)")
     return {
@@ -211,10 +211,6 @@ def _training(
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": _optimizer(cells),
     }
-
-
-def _inference(cells: Mapping[str, str]) -> bool:
-    return cells.get("mode", "").lower() == "inference"
 
 
 def software_of(framework: str) -> Framework:

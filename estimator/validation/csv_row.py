@@ -11,6 +11,7 @@ from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.hardware import PEAK_FIELD, Chip, chips_of_a_node
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS, Model
+from estimator.scenario.precision import PRECISION_AWARE
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
@@ -50,6 +51,7 @@ class CsvRow:
     ``batches``: the step with larger micro-batches, where a tuned table states none. ``alternatives``: what it may have
     been as well, where the row leaves open how a step was cut. ``thriftier``: what of micro-batch, recomputation and
     optimizer it may have been where it leaves them open, needing less memory one after the other, and in what words.
+    ``leaner``: the step with narrower moments and gradients, where its peak was measured and neither is stated.
     """
 
     source_id: str
@@ -61,6 +63,7 @@ class CsvRow:
     batches: tuple[Scenario, ...] = ()
     alternatives: tuple[Scenario, ...] = ()
     thriftier: tuple[tuple[Scenario, str], ...] = ()
+    leaner: tuple[Scenario, ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -103,6 +106,7 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
         batches=tuple(_batches(cells, scenario)) if scenario is not None else (),
         alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
         thriftier=tuple(_thriftier(cells, scenario)) if scenario is not None else (),
+        leaner=tuple(_leaner(cells, scenario)) if scenario is not None and measured.memory_bytes else (),
     )
 
 
@@ -127,6 +131,19 @@ def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[tuple[S
         for one in (scenario, *smaller):
             full = replace(one, plan=replace(one.plan, recompute="full"))
             yield replace(full, training=replace(full.training, optimizer=optimizer)), ASSUMED_THRIFT
+
+
+STATED_ARGUMENTS = re.compile(r"\bargs: ")
+"""Notes that list what a run was given beside its framework's defaults, its optimizer's precision among it."""
+
+
+def _leaner(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the step with moments and gradients of two bytes (Megatron's precision-aware optimizer, which its recipes
+    set for some models), where a row of such recipes states nothing of its optimizer."""
+    notes = cells.get("notes", "")
+    stated = cells.get("optimizer") or NOTED_OPTIMIZER.search(notes) or STATED_ARGUMENTS.search(notes)
+    if software_of(scenario.training.framework).published.recipes and not stated:
+        yield replace(scenario, training=replace(scenario.training, optimizer=PRECISION_AWARE))
 
 
 def _smaller(cells: Mapping[str, str], scenario: Scenario) -> list[Scenario]:

@@ -20,6 +20,7 @@ PEERS = re.compile(r"(naive|roofline|habitat|li_et_al|neusight|[a-z0-9]+(?:_[a-z
 """Columns of others' predictions of the time that a row measures."""
 PART_OF_A_STEP = re.compile(r"\[\s*forward(?!.*(adam|sgd|optimizer))(.*backward)?.*\]", re.I)
 """A model's name in tables of single GPUs may say which part of a step was timed: [forward], [forward+backward]."""
+INFERENCE = re.compile(r"\[[^\]]*\binference\b[^\]]*\]", re.I)
 DEVICE_USE = re.compile(r"nvml|nvidia-smi|device use", re.I)
 RESERVED = re.compile(r"(max|peak)[ _]?(memory[ _])?reserved|reserved peak", re.I)
 LAST_RANK = re.compile(r"megatron-lm tests/functional_tests", re.I)
@@ -89,6 +90,11 @@ def measured_of(cells: Mapping[str, str], scenario: Scenario | None) -> Measured
     )
 
 
+def is_inference(cells: Mapping[str, str]) -> bool:
+    """Whether a row is of a forward that autograd does not record, by its mode or by what its model's name says."""
+    return cells.get("mode", "").lower() == "inference" or bool(INFERENCE.search(cells.get("model", "")))
+
+
 def _parts(cells: Mapping[str, str]) -> tuple[dict[str, float], tuple[str, ...]]:
     """Read the times of phases, and which of them the row's time is made of where it is not a whole step.
 
@@ -100,7 +106,7 @@ def _parts(cells: Mapping[str, str]) -> tuple[dict[str, float], tuple[str, ...]]
         found[Phase.FORWARD] = None
     known = {part: seconds for part, seconds in found.items() if seconds}
     named = PART_OF_A_STEP.search(cells.get("model", ""))
-    if cells.get("mode", "").lower() == "inference" or (named and not named[2]):
+    if is_inference(cells) or (named and not named[2]):
         return known, WORK_PHASES[:1]
     if named:
         return known, WORK_PHASES[:2]

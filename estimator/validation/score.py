@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import mean, median
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
-from estimator.estimate.estimate import Estimate, estimate
+from estimator.cost.efficiency import Calibrated, efficiencies_for, without_autograd
+from estimator.estimate.estimate import Estimate, Memory, estimate
+from estimator.estimate.report import MemoryOfStage
 from estimator.estimate.residual import allocator_range, held_interval, memory_interval
 from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -18,6 +19,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.at_a_time import AS_MANY_AS_FIT
 from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
+from estimator.validation.measured import Measured, is_inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,7 @@ class Predicted:
     where the row times a part of a step. ``peers_error_pct``: errors of predictions that stand in the table, by whose.
     ``peak_low_bytes``, ``peak_high_bytes``: the interval of the kind of memory that the row measured.
     ``open_frac``: the shortest and the longest step that what the row leaves open admits, over the predicted one.
+    ``open_memory_frac``: the same of peaks, the smallest and the largest.
     ``largest``: the category that most of the step is of. ``hardware``: the catalogue's key, however the row spells it.
     """
 
@@ -56,6 +59,7 @@ class Predicted:
     fits: bool
     kind: str
     open_frac: tuple[float, float]
+    open_memory_frac: tuple[float, float]
     largest: str
     parts_s: dict[str, float]
     naive_s: float | None
@@ -213,6 +217,8 @@ def _predict(
     row = scenario_of_row(cells, own)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
+    if is_inference(cells):
+        calibration = without_autograd(row.scenario.cluster.chip, calibration)
     try:
         found = estimate(row.scenario, calibration, explained=False)
     except InputProblems as error:
@@ -222,6 +228,7 @@ def _predict(
         reason = ran_out(needed_bytes, row.scenario.cluster.rank_chip.memory_bytes)
         return Skipped(row=number, source_id=row.source_id, reason=reason, needed_bytes=needed_bytes)
     measured = row.measured
+    unsaid: list[Estimate] = []
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.
         tried = [(one, words, estimate(one, calibration, explained=False)) for one, words in row.thriftier]
@@ -229,11 +236,13 @@ def _predict(
         if fitting is None and tried[-1][2].memory.out_of_memory_frac < LEAST_LIKELY:
             fitting = tried[-1]  # a full device makes the allocator give back what it holds beyond need
         if fitting is not None:
+            # Which of them it was, and whether it recomputed at all, the row does not say.
+            unsaid = [found, *(one for *_, one in tried if one.memory.fits)]
             scenario, words, found = fitting
             row = replace(row, scenario=scenario, assumptions=_thrifty(row, scenario, words))
         elif any(words == ASSUMED_THRIFT for _, words in row.thriftier):
             return Skipped(row=number, source_id=row.source_id, reason=TOO_LARGE)
-    batches = ((one, seconds) for one in row.batches if (seconds := _seconds(one, calibration)) is not None)
+    batches = ((one, other.step_time_s) for one in row.batches if (other := _possible(one, calibration)) is not None)
     fastest, least_s = min(batches, key=lambda one: one[1], default=(None, math.inf))
     if fastest is not None and least_s < found.step_time_s:
         found = estimate(fastest, calibration, explained=False)
@@ -243,22 +252,27 @@ def _predict(
     step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in WORK_PHASES)
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
-    others = [_seconds(other, calibration) for other in row.alternatives if other != row.scenario]
-    known = [found.step_time_s, *(seconds for seconds in others if seconds is not None)]
+    others = [_possible(other, calibration) for other in row.alternatives if other != row.scenario]
+    unsaid += [other for other in others if other is not None]
+    known = [found.step_time_s, *(other.step_time_s for other in unsaid)]
     # What a row leaves open widens the interval by what it would change, in quadrature.
     low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
     high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
-    held = found.memory.stages[-1] if measured.memory_of_last else found.memory
+    held = _held(found, measured)
     assert row.scenario is not None
     if measured.memory_kind == "allocated":
         peak_bytes = held.peak_bytes
-        peak_interval = memory_interval(peak_bytes, found.kind)
+        peak_interval = memory_interval(peak_bytes)
     else:
         beside = measured.context_bytes if measured.memory_kind == "device" else 0.0
         peak_bytes = held.reserved_bytes + beside
         allocator = allocator_range(row.scenario, held.moment, efficiencies_for(row.scenario.cluster.chip, calibration))
-        low_bytes, high_bytes = held_interval(held.reserved_bytes, found.kind, allocator)
+        low_bytes, high_bytes = held_interval(held.reserved_bytes, allocator)
         peak_interval = low_bytes + beside, high_bytes + beside
+    unsaid += [other for one in row.leaner if (other := _possible(one, calibration)) is not None]
+    sizes = [_held(other, measured).peak_bytes / held.peak_bytes for other in unsaid if other.memory.fits]
+    # It was one of them: the interval reaches from the lower end of the smallest to the upper end of the largest.
+    open_memory_frac = min([1.0, *sizes]), max([1.0, *sizes])
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,
@@ -269,10 +283,11 @@ def _predict(
         low_s=low_s,
         high_s=high_s,
         peak_bytes=peak_bytes,
-        peak_low_bytes=peak_interval[0],
-        peak_high_bytes=peak_interval[1],
+        peak_low_bytes=peak_interval[0] * open_memory_frac[0],
+        peak_high_bytes=peak_interval[1] * open_memory_frac[1],
         fits=found.memory.fits,
         kind=found.kind,
+        open_memory_frac=open_memory_frac,
         open_frac=(min(known) / found.step_time_s, max(known) / found.step_time_s),
         largest=largest_of(found),
         parts_s=parts,
@@ -289,9 +304,14 @@ def _predict(
     )
 
 
-def _beside(one_s: float, other_s: float, step_s: float) -> float:
-    """Add two deviations from a step time in quadrature, as logarithms."""
-    return math.hypot(*(math.log(max(seconds, 1e-3 * step_s) / step_s) for seconds in (one_s, other_s)))
+def _held(found: Estimate, measured: Measured) -> Memory | MemoryOfStage:
+    """What is held by the rank whose memory was measured."""
+    return found.memory.stages[-1] if measured.memory_of_last else found.memory
+
+
+def _beside(one: float, other: float, predicted: float) -> float:
+    """Add two deviations from a prediction in quadrature, as logarithms."""
+    return math.hypot(*(math.log(max(end, 1e-3 * predicted) / predicted) for end in (one, other)))
 
 
 def _tuned(row: CsvRow, scenario: Scenario) -> tuple[str, ...]:
@@ -314,13 +334,13 @@ def _but_micro_batch(row: CsvRow) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _seconds(scenario: Scenario, calibration: Calibrated | None) -> float | None:
-    """Seconds of an alternative that is possible and fits; rows of a table often have the same ones."""
+def _possible(scenario: Scenario, calibration: Calibrated | None) -> Estimate | None:
+    """An alternative that is possible and fits; rows of a table often have the same ones."""
     try:
         found = estimate(scenario, calibration, interval=False, explained=False)
     except InputProblems:
         return None
-    return found.step_time_s if found.memory.fits else None
+    return found if found.memory.fits else None
 
 
 def largest_of(one: Estimate) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from runners.job import LOG_FILE, Handle
@@ -60,15 +61,24 @@ def marked(folder: str) -> list[int]:
 def carrying(variable: str) -> list[int]:
     """Living processes that were started with ``NAME=value`` in their environment; none where there is no /proc."""
     mark = variable.encode()
-    found = []
+    return [pid for pid, begun_with in _environments() if mark in begun_with and start_time(pid) is not None]
+
+
+def at_work_below(folder: Path) -> bool:
+    """Whether a process of any job lives here whose folder is in this one, whoever started it."""
+    mark = f"{MARK}={folder}{os.sep}".encode()
+    return any(
+        start_time(pid) is not None
+        for pid, begun_with in _environments()
+        if any(one.startswith(mark) for one in begun_with)
+    )
+
+
+def _environments() -> Iterator[tuple[int, list[bytes]]]:
+    """What each process that this user may look into was started with."""
     for pid in _all_processes():
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if mark in environment.split(b"\0") and start_time(pid) is not None:
-            found.append(pid)
-    return found
+        with contextlib.suppress(OSError):
+            yield pid, Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
 def killed(number: int) -> str:

@@ -25,6 +25,7 @@ from estimator.scenario.op_list import CALLS, OpList, to_json
 from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems, Problem
 from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+from runners.program import commands
 from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
 from runners.program.peers import Peers
 
@@ -183,6 +184,7 @@ def run(
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
+    commands.stand_in()
     import torch
 
     from runners.program import distributed, triton_kernels

@@ -89,6 +89,8 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
             f"{part} of it is missing: where that is C++ of its own, build it for this Python as it says; a compiler is"
             " all that needs, no GPU."
         )
+    elif isinstance(error, FileNotFoundError) and "subprocess" in _passed(error):
+        remedy = "It runs a command that this host does not have: install it, or run without it."
     elif isinstance(error, FileNotFoundError):
         remedy = (
             "Put such a file there; of data a trace looks at shapes alone, so that a short one of any content will do."

@@ -32,6 +32,14 @@ _PLAIN_TYPES = {torch.Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer}
 Handler = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
+def _without_empty(tensors: Sequence[torch.Tensor], dim: int = 0) -> tuple[Any, tuple[Any, ...]]:
+    """What a compiler makes of a concatenation: parts of no size fall out, and one part alone is copied as it lies."""
+    parts = [one for one in tensors if one.shape != (0,) and one.shape[dim]]
+    if len(parts) == 1 and all(one.dtype is parts[0].dtype for one in tensors):
+        return aten.clone.default, (parts[0],)
+    return aten.cat.default, (parts or tensors, dim)
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs what touches the device, or the host's large tensors, on fakes; all else for real.
 
@@ -102,6 +110,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             func = _IN_PLACE_BACKWARD[id(func)]
         elif self.recording.backward and func is aten.add.Tensor and accumulation.in_place(args, self._alone):
             func = func if self.recording.is_compiled() else aten.add_.Tensor  # a compiler's sums are new
+        elif func is aten.cat.default and self.recording.is_compiled():
+            func, args = _without_empty(*args, **kwargs)
+            kwargs = {}
         schema = self._schemas.get(id(func)) or self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
             # within an op (DTensor's handlers) no function mode has named the device

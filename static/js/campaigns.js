@@ -6,7 +6,7 @@ import { get } from "./scenario.js";
 /** @typedef {{path: string, values: (number | string | boolean)[]}} Varied */
 /** @typedef {{name: string, runs: Run[], done: number, left_s: number | null}} Campaign */
 
-export const MOST_RUNS = 64;
+const MOST_RUNS = 64;
 const SEPARATOR = ": ";
 
 /** @param {string} text */

@@ -9,7 +9,7 @@ const ZERO = "Rajbhandari et al. 2019, arXiv 1910.02054";
 const KORTHIKANTI = "Korthikanti et al. 2022, arXiv 2205.05198";
 
 /** @type {Term[]} */
-export const TERMS = [
+const TERMS = [
   {
     name: "step time",
     says: "One optimizer step of the global batch: forward, backward, exposed communication, bubble, host waits, optimizer. The grey band is the 80 % interval of a prediction, the spread of a measurement.",
@@ -126,6 +126,12 @@ export const TERMS = [
     also: ["fewer FLOPs", "more bytes", "fewer bytes"],
     says: "Another amount of work at the speed of A.",
     formula: "(amount B − amount A) / rate A",
+  },
+  {
+    name: "more recomputed",
+    also: ["less recomputed"],
+    says: "Another part of the forward pass runs a second time in backward, by the kernels that it has in forward.",
+    formula: "amount recomputed by B / its rate − amount recomputed by A / its rate, at one rate of both",
   },
   { name: "less overlap", also: ["more overlap"], says: "Another part of the communication is hidden behind compute." },
   {

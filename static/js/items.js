@@ -33,6 +33,7 @@ const OWN = [
   { key: "device", title: "device", number: false, write: text },
   { key: "model", title: "model", number: false, write: text },
   { key: "created_s", title: "when", number: true, write: (value) => (value ? when(value) : "bundled") },
+  { key: "samples_per_s", title: "samples/s", number: true, write: short },
   { key: "predicted_s", title: "predicted step", number: true, write: seconds, kind: "s" },
   { key: "rows", title: "rows", number: true, write: significant },
   { key: "format", title: "what", number: false, write: text },
@@ -136,6 +137,7 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
         delta: (one.has_scenario || traced) && !one.disturbance ? delta(step_s) : null,
         error: errorOf(one, catalog),
         tokens_per_s: step_s && perStep ? perStep / step_s : (one.tokens_per_s ?? null),
+        samples_per_s: step_s && predicted?.samples ? predicted.samples / step_s : null,
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
         peak_bytes: one.peak_bytes ?? (traced ? predicted?.peak_bytes || null : null),
         chips: predicted?.chips ?? (one.world_size || null), // rows of several numbers of chips

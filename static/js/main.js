@@ -5,7 +5,7 @@
 import { pinScenario, readUrl, select, setWanted, show, swapSides, undo } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
-import { isMeasuredAnew } from "./measured.js";
+import { anewAmong } from "./measured.js";
 import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
@@ -18,6 +18,7 @@ import { byId, h, keepInSight } from "./views/common/dom.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
 import { reveal } from "./views/common/reveal.js";
 import { createSave } from "./views/common/save.js";
+import { hasAsked } from "./views/common/measureAgain.js";
 import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
 import { createGlossary, explainTerms } from "./views/common/terms.js";
@@ -87,20 +88,47 @@ function awaitPending() {
 
 /**
  * A chip that is still being measured enters the catalogue when it is there. One that the page had predictions of stays
- * as it was: all of them are of before until the page begins anew.
+ * as it was: all of them are of before until the page begins anew, at once where it was asked here to be measured again.
  */
 async function refreshPending() {
   asking = 0;
   const catalog = await api.catalog().catch(() => state.catalog);
-  const anew = isMeasuredAnew(state.catalog.chips, catalog.chips);
+  const before = state.catalog.chips;
+  const anew = anewAmong(before, catalog.chips).length > 0;
   set({ catalog: anew ? { ...state.catalog, measuring: catalog.measuring } : catalog });
-  if (anew)
-    notice("All that stands here of it is of before.", {
-      title: "This CPU was measured anew",
-      act: h("button", { type: "button", class: "ghost", text: "Show it anew", onclick: () => location.reload() }),
-    });
+  if (anew) showAnew(anewAmong(before, catalog.chips));
   awaitPending();
 }
+
+/** Show what was measured anew: at once where that was asked for here, else once something of it stands here. @param {string[]} keys */
+function showAnew(keys) {
+  if (hasAsked() && !isTyping()) return location.reload();
+  untold = keys.filter((key) => !told.has(key));
+  return tellAnew();
+}
+
+/** Chips that were measured anew, of which nobody was told. @type {string[]} */
+let untold = [];
+/** @type {Set<string>} */
+const told = new Set();
+function tellAnew() {
+  const { catalog, scenario, pair } = state;
+  const its = catalog?.chips.filter(({ key }) => untold.includes(key)) ?? [];
+  const stands = (/** @type {import("./types.js").Entry} */ { key, value }) =>
+    scenario.cluster.chip === key || [pair?.a, pair?.b].some((side) => side?.chip === value);
+  if (!its.some(stands)) return;
+  its.forEach(({ key }) => told.add(key));
+  untold = [];
+  notice("All that stands here of it is of before.", {
+    title: "This CPU was measured anew",
+    act: h("button", { type: "button", class: "ghost", text: "Show it anew", onclick: () => location.reload() }),
+  });
+}
+
+/** Whether somebody is in the middle of something that a new page would lose. */
+const isTyping = () =>
+  Boolean(document.querySelector("dialog[open]")) ||
+  /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
 
 async function start() {
   // beside the catalogue rather than after it; whether it came is seen below
@@ -303,6 +331,7 @@ async function start() {
   });
   void trying(refreshMeasurements());
   subscribe(["catalog"], awaitPending);
+  subscribe(["pair", "scenario"], tellAnew);
   awaitPending();
 }
 

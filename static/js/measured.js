@@ -102,11 +102,13 @@ export function untoldWords(measurement) {
 export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.cluster)] ?? "";
 
 /**
- * Whether a chip that was known is another by now, as a CPU that was measured anew: what the page shows of it is of before.
+ * Chips that were known and are others by now, as a CPU that was measured anew: what the page shows of them is of before.
  * @param {Entry[]} before @param {Entry[]} now
  */
-export const isMeasuredAnew = (before, now) =>
-  before.some(({ key, value }) => now.some((one) => one.key === key && !same(one.value, value)));
+export const anewAmong = (before, now) =>
+  before
+    .filter(({ key, value }) => now.some((one) => one.key === key && !same(one.value, value)))
+    .map(({ key }) => key);
 
 /**
  * Whether a prediction and a measurement can be held against each other: neither was disturbed.
@@ -168,7 +170,7 @@ export function misnamedWords(measurement, chips) {
  * Say that another machine's CPU was measured than the one that predictions are of; "" where it was not, or nobody knows.
  * @param {Measurement} measurement @param {Entry[]} chips
  */
-export function otherCpuWords({ device }, chips) {
+function otherCpuWords({ device }, chips) {
   const here = device.kind === "cpu" && device.name ? chips.find(({ key }) => key === "cpu")?.label : "";
   // a label without a name says of no CPU that it is another
   if (!here?.includes("(") || here.includes(device.name)) return "";

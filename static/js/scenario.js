@@ -169,7 +169,7 @@ export function withField(scenario, path, value, usual) {
 }
 
 /** Let the batch follow dp where that has changed. @param {Scenario} next @param {Scenario} before */
-export function batched(next, before) {
+function batched(next, before) {
   const { dp } = next.plan;
   if (dp === before.plan.dp || !Number.isInteger(dp) || dp < 1) return next;
   for (const [path, value] of batchFollowing(next.plan, next.training)) {

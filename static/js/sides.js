@@ -82,6 +82,7 @@ const perStep = ({ tokens_per_s, step_time_s }) => (tokens_per_s ? Math.round(to
 function rowsOf(measurement) {
   const { prediction, proposed, expected } = measurement ?? {};
   if (prediction) return { tokens: perStep(prediction), samples: null };
+  if (expected?.rows === "samples") return { tokens: null, samples: perStep(expected.estimate) };
   const training = proposed?.scenario?.training;
   if (training) return { tokens: training.seq_len * training.global_batch, samples: null };
   const logged = loggedRows(measurement);
@@ -89,8 +90,7 @@ function rowsOf(measurement) {
     const all = logged.amount * (logged.each ? measurement.world_size : 1);
     return logged.of === "tokens" ? { tokens: all, samples: null } : { tokens: null, samples: all };
   }
-  const rows = expected ? perStep(expected.estimate) : null;
-  return expected?.rows === "samples" ? { tokens: null, samples: rows } : { tokens: rows, samples: null };
+  return { tokens: expected ? perStep(expected.estimate) : null, samples: null };
 }
 
 /** Why nobody knows what a side's throughput would count; "" where that is known, or the side is not there yet. @param {Side} side */
@@ -280,10 +280,20 @@ export const unconfirmed = ({ a, b }) =>
  */
 export function judged({ a, b }, catalog) {
   if (!a || !b || a.disturbed || b.disturbed || unconfirmed({ a, b })) return false;
-  if (a.predicted === b.predicted) return true;
+  return !doubtBadge({ a, b }, catalog);
+}
+
+/**
+ * What stands where a difference would, as the prediction beside a measurement is for a chip whose peaks are doubted; "" else.
+ * @param {Pick<Pair, "a" | "b">} pair @param {import("./types.js").Catalog} catalog
+ */
+export function doubtBadge({ a, b }, catalog) {
+  if (!a || !b || a.predicted === b.predicted) return "";
   const { scenario, chip } = a.predicted ? a : b;
   // a profile's own ops have no scenario, only a chip
-  return !doubtOf(scenario ?? { cluster: { chip } }, catalog);
+  if (!doubtOf(scenario ?? { cluster: { chip } }, catalog)) return "";
+  const { kind } = scenario ? chipOf(scenario, catalog) : chip;
+  return `${kind === "cpu" ? "CPU" : "chip"} was busy`;
 }
 
 /**

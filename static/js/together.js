@@ -29,7 +29,7 @@ export function header({ path, body }) {
 }
 
 /** One archive of several files; their content is not read. @param {Member[]} members */
-export function tar(members) {
+function tar(members) {
   const parts = members.flatMap((member) => [
     header(member),
     member.body,

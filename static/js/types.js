@@ -38,7 +38,7 @@
  *   before: Estimate | null, estimate: Estimate, offered: {key: string, label: string, reason: string}[],
  *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
- *   asked?: string[], fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file
+ *   asked?: string[], parameters?: number, fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal  `asked`: what its file
  *   leaves out that somebody may say
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
@@ -50,7 +50,7 @@
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
  *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number, tokens_per_s?: number | null,
  *   device_kind: string,
- *   predicted?: {step_time_s: number, peak_bytes: number, tokens: number, chips: number, mfu: number} | null}} Summary
+ *   predicted?: {step_time_s: number, peak_bytes: number, tokens: number, samples?: number, chips: number, mfu: number} | null}} Summary
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,
  *   command: string[], log_tail?: string}} Run

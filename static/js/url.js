@@ -44,7 +44,7 @@ export const USUAL_SPLIT = { ranks: 0, metric: "block_s" };
 const SPLIT_METRICS = ["block_s", "communication_bytes", "communication_s", "activations_bytes"];
 
 /** Write the fields in which `scenario` differs from `base`. @param {Scenario} scenario @param {Scenario} base */
-export function encodeScenario(scenario, base) {
+function encodeScenario(scenario, base) {
   const found = new URLSearchParams();
   const text = (/** @type {any} */ value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
   if (!same(scenario.model, base.model)) found.set("model", text(scenario.model));
@@ -64,7 +64,7 @@ export function encodeScenario(scenario, base) {
  * @param {Scenario} base
  * @returns {Scenario}
  */
-export function decodeScenario(query, base) {
+function decodeScenario(query, base) {
   const scenario = structuredClone(base);
   const model = query.get("model");
   if (model) scenario.model = object(model);

@@ -348,3 +348,16 @@ def test_what_no_op_has_of_a_step_is_what_the_server_s_table_of_layers_says():
     said.pop(Category.OPTIMIZER)  # which stands as ops in the page's table
     assert dict(beside) == pytest.approx(said)
     assert {Category.COMMUNICATION, Category.BUBBLE} <= set(said)
+
+
+def test_a_program_s_collectives_stand_between_its_ranks_where_all_of_them_meet():
+    one = {"name": "allreduce", "kind": "all-reduce", "bytes": 8.0, "count": 2, "axis": "2 ranks", "ranks": 2}
+    wide, same = ({"tp": 1, "cp": 1, "dp": 8, "pp": 1}, {"tp": 2, "cp": 1, "dp": 2, "pp": 1})
+    plans = call_each("figures/rankMatrix", "planOf", [[wide, 2], [same, 4]])
+    assert plans == [{"tp": 1, "cp": 1, "dp": 2, "pp": 1}, same]
+    given = {"collectives": [one], "per_node": 8, "axes": [], "colour": True, "narrow": False}
+    pair, four = call_each("figures/rankMatrix", "rankMatrix", [[{**given, "plan": plan}] for plan in plans])
+    assert pair["table"]["rows"] == [[0, 1, "2 ranks", 16, "inside a node"], [1, 0, "2 ranks", 16, "inside a node"]]
+    assert pair["said"].startswith("a rank sends 16.0 B a step inside its node")
+    assert four["table"]["rows"] == [], "which two of four meet nobody knows"
+    assert call_each("figures/rankMatrix", "isPlaced", [[one, 2], [one, 4]]) == [True, False]

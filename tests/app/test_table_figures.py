@@ -103,8 +103,21 @@ def test_a_row_without_a_bar_says_why():
     assert "1 place out of memory" in figure["summary"]
 
 
+def test_a_step_s_passes_and_its_optimizer_stand_in_one_chart():
+    passes = {"forward_s": 0.1, "backward_s": 0.2, "optimizer_s": 0.05}
+    rows = [{"model": name, "status": "ok", **passes} for name in ("small", "large")]
+    (chart,) = charts_of("step-times", rows)
+    assert [one["name"] for one in chart["series"]] == ["forward", "backward", "optimizer"]
+    # what ran out of memory beside figures says so
+    rows[1] |= {"optimizer_s": None, "oom_cells": ["optimizer_s"]}
+    (chart,) = charts_of("step-times", rows)
+    (figure,) = drawn(chart)
+    (mark,) = figure["layout"]["annotations"]
+    assert (mark["y"], mark["x"], mark["text"]) == (pytest.approx(1.25), 0, "✕ out of memory"), "where its bar would be"
+
+
 def test_page_and_importers_know_a_length_by_the_same_names():
-    (found,) = call_each("figures/tableCharts", "lengths", [[]])
+    (found,) = call_each("figures/genericChart", "lengths", [[]])
     assert set(found) == meaning.SEQ_LEN - {"t"}, "t is as often a time"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from app.this_cpu import ThisCpu, wants_cpu
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.problems import InputProblems
+from runners.backends.processes import MARK, at_work_below
 from tests.app.examples import scenario
 from tests.app.waiting import until
 
@@ -142,6 +144,19 @@ def test_what_was_measured_is_measured_again_for_who_asks_and_serves_until_then(
     asyncio.run(ask())
     assert (cpu.state, cpu.share_frac, cpu.measuring) == ("ready", 0.7, False)
     assert not ThisCpu(data, 0.1, enabled=False).measure_again()
+
+
+def test_it_is_not_measured_again_beside_a_run_that_another_process_began(settings, monkeypatch):
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        monkeypatch.setattr(client.app.state.context.cpu, "state", "ready")
+        runs = settings.data / "runs"
+        for place, beside in ((runs, True), (settings.data / "runs-of-others", False)):
+            with subprocess.Popen(["sleep", "600"], env={MARK: str(place / "one")}) as other:
+                assert at_work_below(runs) is beside
+                asked = client.post("/api/this-cpu").json() if beside else {}
+                other.kill()
+            assert asked.get("message", "")[:19] == ("A run is under way " if beside else "")
+        assert not at_work_below(runs)
 
 
 @pytest.mark.parametrize("left", [None, "{"])

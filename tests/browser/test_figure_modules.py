@@ -100,7 +100,7 @@ def test_kernels_of_one_name_say_how_many_shapes_they_have(call):
         return {"name": name, "phase": "forward", "category": "matmul", "shape": shape, "seconds": seconds,
                 "count": 1, "flops": 1.0, "bytes": 1.0, "precision": ""}  # fmt: skip
 
-    ops = [op("mm", [8, 4, 4], 1.0), op("mm", [8, 9, 4], 3.0), op("mm", [8, 4, 4], 1.5), op("copy", [0, 0, 0], 1.0)]
+    ops = [op("mm", "8 × 4 × 4", 1.0), op("mm", "8 × 9 × 4", 3.0), op("mm", "8 × 4 × 4", 1.5), op("copy", "", 1.0)]
     rows = call("figures/matched", "matched", {"a": {"estimate": {"ops": ops, "collectives": []}}, "b": None}, None, "")
     assert {row["name"]: row["shape"] for row in rows} == {"mm, forward": "8 × 9 × 4 and 1 more", "copy, forward": ""}
 
@@ -113,6 +113,12 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     ]
     found = call("views/common/table", "tablesOf", rows)
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
+    partly = {"model": "large", "forward_s": 0.1, "optimizer_s": None, "oom_cells": ["optimizer_s"]}
+    (table,) = call(
+        "views/common/table", "tablesOf", [{"model": "small", "forward_s": 0.1, "optimizer_s": 0.2}, partly]
+    )
+    assert [row[-1] for row in table["table"]["rows"]] == [0.2, "OOM"]
+    assert "oom cells" not in [column["title"] for column in table["table"]["columns"]]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
 
@@ -221,6 +227,9 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     slower = {**given, "causes": [cause("communication", 0.2, "rate", "tp")]}
     for links, words in ((False, "more time per byte"), (True, "slower link")):
         assert call("figures/waterRows", "waterRows", {**slower, "newLinks": links})[0]["words"] == words
+    for seconds, words in ((0.2, "more recomputed"), (-0.2, "less recomputed")):
+        again = {**given, "causes": [cause("matmul", seconds, "again", unit="FLOP")]}
+        assert call("figures/waterRows", "waterRows", again)[0]["words"] == words
     update = {**given, "causes": [cause("optimizer", 4.7)]}
     for offloaded, words in (
         ([False, True], "through host memory"),
@@ -230,3 +239,16 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
         assert call("figures/waterRows", "waterRows", {**update, "offloaded": offloaded})[0]["words"] == words
     many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
     assert len(call("figures/waterRows", "waterRows", {**given, "causes": many})) == 10
+
+
+def test_the_count_of_a_file_s_parameters_is_held_against_the_chosen_model(call):
+    words = [
+        call("views/explore/missing", "countWords", 4_465_280, own, "GPT-2 small") for own in (0, 124e6, 4.4e6, 1e6)
+    ]
+    assert [text.replace("\u202f", " ") for text in words] == [
+        "Its file counts 4.47 M parameters.",
+        "Its file counts 4.47 M parameters, GPT-2 small has 124 M: it is another model, or trains a part of it.",
+        "Its file counts 4.47 M parameters, as GPT-2 small has.",
+        "Its file counts 4.47 M parameters, GPT-2 small has 1 M: it is another model.",
+    ]
+    assert call("views/explore/missing", "countWords", 0, 124e6, "GPT-2 small") == ""

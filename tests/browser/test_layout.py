@@ -90,6 +90,11 @@ _CUT = """(view) => {
     return found;
 }"""
 
+_OUT_OF_CARD = """() => [...document.querySelectorAll(".card > header > *")]
+    .filter((one) => one.checkVisibility())
+    .filter((one) => one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right)
+    .map((one) => one.textContent)"""
+
 _SIDEWAYS = """(view) => [...document.querySelectorAll(`#${view} .scroll`)]
     .filter((box) => box.checkVisibility() && box.scrollWidth - box.clientWidth > 1)
     .map((box) => box.getAttribute("aria-label"))"""
@@ -254,6 +259,12 @@ def test_explore(visit, width):
         assert _overflow(page) <= 0
         assert at_last(page, _OVERLAPS, ".tile") == []
         assert at_last(page, _PLOT_TEXTS, "#explore .plot") == []
+    # what a figure says beside its title stays in its card, however long it is
+    longest = (
+        "ms; B: a typical step of 788 ms, not 909 ms; in pieces of 2 ms; 8 of 64 stages, and of each the first blocks"
+    )
+    page.locator("#timeline header .sub").evaluate("(sub, words) => { sub.textContent = words; }", longest)
+    assert page.evaluate(_OUT_OF_CARD) == []
     tile = page.locator("#tile-step-time").bounding_box()
     figure = page.locator("#step-time").bounding_box()
     assert tile is not None

@@ -308,8 +308,14 @@ def test_a_prediction_that_says_nothing_has_no_error(call):
     assert call("items", "errorOf", run, {"doubts": {"cpu": "measured while others ran"}}) is None
     chips = [{"key": "cpu", "value": {"memory_bytes": 1}}]
     for now, anew in (([{"key": "cpu", "value": {"memory_bytes": 2}}], True), (chips, False), ([], False)):
-        assert call("measured", "isMeasuredAnew", chips, now) is anew
-    assert call("measured", "isMeasuredAnew", [], chips) is False, "what comes anew has no predictions of before"
+        assert call("measured", "anewAmong", chips, now) == (["cpu"] if anew else [])
+    assert call("measured", "anewAmong", [], chips) == [], "what comes anew has no predictions of before"
+    catalog = {"doubts": {"cpu": "measured while others ran"}, "chips": CHIPS}
+    run_side = {"predicted": False, "scenario": None}
+    for kind, said in (("cpu", "CPU was busy"), ("gpu", "chip was busy")):
+        its = {"predicted": True, "scenario": None, "chip": {"name": "cpu", "kind": kind}}
+        assert call("sides", "doubtBadge", {"a": its, "b": run_side}, catalog) == said
+    assert call("sides", "doubtBadge", {"a": its, "b": its}, catalog) == "", "two predictions differ all the same"
     assert call("items", "errorOf", {**run, "disturbance": 3.0}, {}) is None
     assert call("items", "errorOf", {**run, "predicted": None}, {}) is None
 

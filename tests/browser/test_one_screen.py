@@ -61,6 +61,7 @@ def test_one_dialog_finds_models_chips_plans_measurements_and_actions(visit):
         ("offload", "Offload to host memory"), ("compare", "A and B as CSV"), ("csv", "A and B as CSV"),
         ("export", "save this page as a report"), ("nvlink", "What if Link bandwidth"),
         ("what if", "What if Memory bandwidth"), ("undo", "undo"), ("cheapest", "search the cheapest plan"),
+        ("half", "What if Link bandwidth"), ("calibrated", "Calibrate"),
     ):  # fmt: skip
         page.keyboard.press("Control+k")
         dialog.get_by_role("textbox").fill(words)

@@ -27,7 +27,7 @@ _DOUBT = """async (doubts) => {
 _IMAGES = """async () => {
     const { set, state } = await import(js("state"));
     const expected = { ...state.measurement.expected, rows: "samples" };
-    set({ measurement: { ...state.measurement, proposed: null, expected } });
+    set({ measurement: { ...state.measurement, expected } });
 }"""
 
 
@@ -64,7 +64,7 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
     # nor from what its own ops should take on a chip whose peaks are doubted
     delta = page.locator("#tile-step-time dt b")
-    for doubts, said in (({"h200-sxm": "Measured while busy."}, "peaks not known"), ({}, re.compile("%"))):
+    for doubts, said in (({"h200-sxm": "Measured while busy."}, "chip was busy"), ({}, re.compile("%"))):
         page.evaluate(_DOUBT, doubts)
         expect(delta).to_have_text(said)
         if doubts:
@@ -262,6 +262,25 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(proposal.get_by_label("whose.jsonl: sequences of a step, all GPUs")).to_have_value("64")
     confirm.click()
     expect(side(page, "B")).to_contain_text("whose.jsonl")
+    expect(proposal).to_be_hidden()
+    # how many GPUs is a guess, in the list and in the box, and nobody confirms it unawares
+    lone = steps.replace('"gpus": 8, ', "").replace("gpt2-xl", "a model of mine, 4.47M params")
+    (tmp_path / "lone.jsonl").write_text(lone)
+    drop(page, tmp_path / "lone.jsonl")
+    number = proposal.get_by_label("lone.jsonl: GPUs")
+    expect(number).to_have_value("")
+    expect(proposal.locator("tr.guessed", has_text="dp")).to_contain_text("one is assumed until somebody does")
+    # a model that no list has comes from its config.json
+    model = proposal.get_by_label("lone.jsonl: model")
+    number.fill("8")
+    expect(confirm).to_be_disabled()
+    config = {"model_type": "gpt2", "n_embd": 128, "n_layer": 2, "n_head": 2, "vocab_size": 512, "n_positions": 1024}
+    (tmp_path / "mine.json").write_text(json.dumps(config))
+    proposal.get_by_label("config.json of the model of this run").set_input_files(tmp_path / "mine.json")
+    expect(model).to_have_value("own:mine.json")
+    confirm.click()
+    expect(side(page, "A")).to_contain_text("mine.json")
+    expect(side(page, "B")).to_contain_text("lone.jsonl")
     expect(proposal).to_be_hidden()
 
 

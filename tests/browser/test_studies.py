@@ -17,7 +17,7 @@ NARROW_PX = 601
 
 def _ready(page: Page, name: str) -> None:
     expect_view(page, "studies")
-    expect(page.locator(".study-list [aria-current]")).to_have_text(name)
+    expect(page.locator(".study-list [aria-current] b")).to_have_text(name)
     expect(page.locator("#study-figures tbody tr").first).to_be_attached()
     expect(page.locator("#study-figure-0 .plot .plot-container")).to_be_attached()
     settled(page)

@@ -54,6 +54,20 @@ def with_loss_chunks(place: Path, *folders: str) -> None:
         add(script / "views" / "explore" / "plan.js", "const folded = [", block("text plan.js").strip() + ",")
 
 
+def with_bandwidth(place: Path) -> None:
+    """Follow the recipe for a figure in a copy of the page."""
+    script = place / "static" / "js"
+    (script / "figures" / "bandwidth.js").write_text(block("js static/js/figures/bandwidth.js"))
+    explore = script / "views" / "explore" / "explore.js"
+    for behind, info, indent in (
+        ('import { HEIGHT_PX, roofline } from "../../figures/roofline.js";\n', "import", ""),
+        ("  const time = createTimeline({ name });\n", "card", "  "),
+        ("    time.element,\n", "content", "    "),
+        ("    drawRoofline();\n    time.update();\n", "drawRest", "    "),
+    ):
+        add(explore, behind, textwrap.indent(block(f"js explore.js {info}"), indent))
+
+
 def copy_folders(place: Path, *folders: str) -> None:
     for folder in folders:
         shutil.copytree(ROOT / folder, place / folder)  # with what is compiled, which holds as times are kept

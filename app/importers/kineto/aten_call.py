@@ -35,8 +35,14 @@ ARGUMENTS: dict[str, dict[str, int]] = {
         for name, at in CAUSAL_AT.items()
         if name.startswith("_scaled")
     },
-    "_flash_attn_forward": {"dropout_p": 3, "is_causal": 5},
-    "_flash_attn_backward": {"dropout_p": 9, "is_causal": 11},
+    "_flash_attention_forward": {"max_seqlen": 5, "dropout_p": 7, "is_causal": 8, "window": 11},
+    "_flash_attention_backward": {"max_seqlen": 8, "dropout_p": 10, "is_causal": 11, "window": 15},
+    "_flash_attn_forward": {"dropout_p": 3, "is_causal": 5, "window": 6},
+    "_flash_attn_backward": {"dropout_p": 9, "is_causal": 11, "window": 12},
+    "_flash_attn_varlen_forward": {"max_seqlen": 5, "dropout_p": 7, "is_causal": 9, "window": 10},
+    "_flash_attn_varlen_backward": {"max_seqlen": 11, "dropout_p": 13, "is_causal": 15, "window": 16},
+    "flash_attn_3::_flash_attn_forward": {"max_seqlen": 12, "is_causal": 24, "window": 25},
+    "flash_attn_3::_flash_attn_backward": {"max_seqlen": 10, "is_causal": 13, "window": 14},
     "convolution": {"stride": 3, "padding": 4, "dilation": 5, "transposed": 6, "groups": 8},
     "convolution_backward": {"stride": 4, "padding": 5, "dilation": 6, "transposed": 7, "groups": 9, "output_mask": 10},
     "native_dropout": {"p": 1},
@@ -54,7 +60,7 @@ ARGUMENTS: dict[str, dict[str, int]] = {
     "topk": {"k": 1, "dim": 2},
     "embedding_dense_backward": {"num_weights": 2},
 }  # fmt: skip
-"""Op without namespace → its arguments that decide time or size, and where they stand."""
+"""Op → its arguments that decide time or size, and where they stand; by its whole name where another's differ."""
 
 
 _RESULT_AT = {"mm": 2, "bmm": 2, "addmm": 5, "baddbmm": 5, "mul": 2, "div": 2, "add": 3, "sub": 3, "cat": 2}

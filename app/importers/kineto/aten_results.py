@@ -38,7 +38,7 @@ def signature(call: AtenCall, **more: str) -> Signature:
     """Write a call as a signature, with the arguments that matter and its results."""
     arguments = {
         key: value
-        for key, at in ARGUMENTS.get(plain(call.name), {}).items()
+        for key, at in ARGUMENTS.get(call.name, ARGUMENTS.get(plain(call.name), {})).items()
         if (value := value_of(call.text(at))) is not None
     }
     given = {key: value for key, value in more.items() if value}

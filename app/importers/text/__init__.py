@@ -10,7 +10,7 @@ from types import ModuleType
 
 from app.importers.imported import Headers, Imported, ImportRefused, Limits, SeenTable
 from app.importers.source import Source
-from app.importers.text import deepflow_log, nvidia_smi, tensor_log, trainers
+from app.importers.text import deepflow_log, listing, nvidia_smi, tensor_log, trainers
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -105,8 +105,9 @@ _REMEDY = (
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
-    text = _decoded(source)
+    text = listing.without(_decoded(source))
     if not nvidia_smi.begins(text):
+        text = nvidia_smi.without(text) if nvidia_smi.holds(text) else text
         return read_text(text, filename, limits, source.damage, source.headers)
     try:
         return read_text(nvidia_smi.without(text), filename, limits, source.damage, source.headers)

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.importers.text.layout.document import Block, Table, place
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings
+from app.importers.text.values.figures import OOM_CELLS, Findings
 from estimator.scenario.measurement import Kernel, MeasuredCollective, Warning
 from estimator.scenario.units import counted
 from estimator.validation.spellings import mentions_out_of_memory, says_yes
@@ -57,10 +57,12 @@ def row_status(row: dict[str, Any], findings: Findings, *, oom: bool) -> str:
         if timed:
             findings.beside_oom.append(findings.line)
         row.update(dict.fromkeys(timed))
+        row.pop(OOM_CELLS, None)
         findings.zero = [line for line in findings.zero if line != findings.line or not line]
         return "oom"
     figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(MEASURED))
     if oom and not any(figures):
+        row.pop(OOM_CELLS, None)
         return "oom"
     return "failed" if FAILED.search(str(row.get("status", ""))) else "ok"
 

@@ -156,7 +156,7 @@ def estimate_pipelined(
     step = _step(whole, stages, plan, m, layout, cluster, groups, e, interval=interval)
     seconds = step.seconds
     one_s = _first(seconds)
-    kind = kind_of_program(ranks, sum(step.waits_s.values()) / max(one_s, 1e-30))
+    kind = kind_of_program(chip.name, ranks, sum(step.waits_s.values()) / max(one_s, 1e-30))
     low, high = (one_s, one_s)
     if interval and one_s > 0:
         low, high = widened(one_s, quadrature(seconds), kind)
@@ -186,7 +186,10 @@ def estimate_pipelined(
         limits=explain.limits(
             spent, step.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=(*assumptions_of(priced, e, one_s), *_said(plan, micro_batches, whole, step.critical)),
+        assumptions=(
+            *assumptions_of(priced, e, one_s, min(ranks, cluster.chips_per_node)),
+            *_said(plan, micro_batches, whole, step.critical),
+        ),
         problems=problems_of(priced, held, one_s),
         parameters=found.parameters,
         model_flops=model_flops * copies,

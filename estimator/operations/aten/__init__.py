@@ -45,7 +45,7 @@ TABLE: Mapping[str, Kernels] = {
         "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable "
         "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math _flash_attention_forward "
-        "_efficient_attention_forward _cudnn_attention_forward _flash_attn_forward",
+        "_efficient_attention_forward _cudnn_attention_forward _flash_attn_forward _flash_attn_varlen_forward",
         attention.attention,
     ),
     **_named(
@@ -53,7 +53,7 @@ TABLE: Mapping[str, Kernels] = {
         "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward "
         "_scaled_dot_product_fused_attention_overrideable_backward "
         "_scaled_dot_product_flash_attention_for_cpu_backward _flash_attention_backward _efficient_attention_backward "
-        "_cudnn_attention_backward _flash_attn_backward",
+        "_cudnn_attention_backward _flash_attn_backward _flash_attn_varlen_backward",
         attention.attention_backward,
     ),
     **_named("native_dropout alpha_dropout feature_dropout", elementwise.dropout),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from estimator.operations.aten.operands import kernel, moved_bytes, width
 from estimator.operations.aten.products import name, precision
 from estimator.operations.attention import padded, side_bytes
 from estimator.operations.op import Op, gemm
-from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
+from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops, packed
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 
@@ -27,7 +28,9 @@ BACKWARD = {
 
 
 def backend_of(s: Signature) -> str:
-    """The backend, from the argument that says it or from the op's name."""
+    """The backend, from the argument that says it or from the op's name; FlashAttention-3 is as fast as cuDNN's."""
+    if s.op.startswith("flash_attn_3::"):
+        return "cudnn"
     said = str(s.arguments.get("backend", "")).lower().removesuffix("_attention")
     named = next((backend for backend in BACKENDS if backend in s.op), "")
     return said if said in BACKENDS else named or "cudnn"
@@ -114,11 +117,16 @@ def _slowed_by(s: Signature) -> tuple[str, ...]:
 
 
 def _visible_frac(s: Signature, backend: str, queries: int, keys: int) -> float:
+    """Share of the scores that a kernel computes: of a window of W keys before each query r − r²/2, r = (W + 1) / S."""
     window = s.arguments.get("window")
-    if isinstance(window, (int, float)) and 0 < window < keys:
-        reach = window / keys
-        return reach - 0.5 * reach * reach
-    if not s.arguments.get("is_causal"):
+    if isinstance(window, Sequence):
+        window = window[0] if window else None
+    causal = s.arguments.get("is_causal")
+    if isinstance(window, (int, float)) and 0 <= window < keys - 1:
+        reach = (window + 1) / keys
+        seen = reach - 0.5 * reach * reach
+        return seen if causal else min(2.0 * seen, 1.0)
+    if not causal:
         return 1.0
     if queries >= keys:
         return CAUSAL_FRAC
@@ -142,7 +150,8 @@ def _heads_first(s: Signature, qkv: tuple[Operand, ...]) -> tuple[Operand, Opera
     for one in qkv:
         shape = (1,) * (4 - len(one.shape)) + one.shape[-4:]
         if inner:
-            shape = (shape[0], shape[2], shape[1], shape[3])
+            batch, length = packed(one.shape, s.arguments.get("max_seqlen"))
+            shape = (batch, shape[2], length, shape[3])
         found.append(Operand(shape=shape, dtype=one.dtype))
     return found[0], found[1], found[2]
 

@@ -17,8 +17,8 @@ from estimator.operations.aten.operands import (
     width,
 )
 from estimator.operations.aten.products import name
-from estimator.operations.elementwise import GELUS, TURNED
 from estimator.operations.op import Op
+from estimator.operations.torch_kernels import GELUS, TURNED
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature

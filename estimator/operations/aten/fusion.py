@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
-from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, width
+from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, size_and_type, width
 from estimator.operations.op import WHOLE, Op, fetched_at_once
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import Operand, OpList, Signature
@@ -37,6 +37,11 @@ columns, which a compiled reduction holds as 1024 places)."""
 SAFE_SOFTMAX_GELUS = 22.0
 """GELUs of an element that a compiled softmax with dropout and a mask costs beside its draw: rows of 256 take 37.9 ps
 an element on an H100 and 35.7 on an H200, whose memory is faster. Of what these cycles are made is not known."""
+
+TURN_GELUS = 1.33
+"""GELUs of a sine or cosine, which a compiled kernel computes anew for each element that it turns: queries and keys of
+Llama take 3.4 and 3.8 ps an element forward (a cosine and a sine), 5.0 to 5.8 backward (another sine, as each half is
+computed apart), on H100 and H200, of whose memory they need 1.4 and 1.0: 1.24 to 1.45, their geometric mean."""
 
 SHORT_LIVED = 16
 """Calls within which a result that nobody reads is gone, as attention's weights that a library gives beside: what lives
@@ -71,7 +76,7 @@ class Joined:
     the phase and operands of their kernel and the number of the forward that made them first, ``forwards`` of them so
     far: each micro-batch has results of its own. ``by_products``: sizes and types of products' results;
     ``read_later``: those that a later phase reads from memory; ``first``: the first result of each that a kernel makes
-    and does not write, with its call and the kernel's last.
+    and does not write, with its call and the kernel's last; ``turns``: tables of sines and cosines.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -87,6 +92,7 @@ class Joined:
     ends: dict[int, int] = field(default_factory=dict)
     same: dict[int, int] = field(default_factory=dict)
     inner: set[tuple[Operand, int]] = field(default_factory=set)
+    turns: set[tuple[int, str]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -103,6 +109,8 @@ class _Group:
     gelus: float = 0.0
     drawn: list[Operand] = field(default_factory=list)
     reduces: bool = False
+    turned: float = 0.0
+    halves: float = 0.0
     names: list[str] = field(default_factory=list)
     results: list[tuple[Operand, int]] = field(default_factory=list)
     first: dict[tuple[int, str], tuple[int, Operand]] = field(default_factory=dict)
@@ -141,7 +149,7 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
-            made = {(count(one), one.dtype) for one in s.outputs}
+            made = {size_and_type(one) for one in s.outputs}
             joined.written |= made
             joined.by_products |= made
             if kernels_of_table(s.op) in PADDED:
@@ -234,6 +242,8 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
         group.gelus += one.gelus
         group.drawn += one.drawn
         group.reduces |= one.reduces
+        group.turned += one.turned
+        group.halves += one.halves
         group.names += one.names
         group.results = sorted(group.results + one.results, key=lambda pair: pair[1])
     groups[:] = [one for one in groups if one not in others]
@@ -253,7 +263,7 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
     for one in s.inputs[-2:]:
         if WHOLE == products.fetched_of(one) == fetched_at_once(one.shape[-1], width(one)):
             continue
-        key = count(one), one.dtype
+        key = size_and_type(one)
         if key in padded:
             size, made, _ = joined.copies[padded[key]]
             joined.copies[padded[key]] = (size, made, index)
@@ -267,19 +277,21 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = results_of(s)
     read: list[Operand] = []
-    joined.flow[index] = tuple(
-        next((by for made, by in reversed(group.results) if _same(made, one)), one) for one in s.inputs
-    )
+    taken: set[int] = set()
+    joined.flow[index] = tuple(_source(group, one, taken) for one in s.inputs)
     group.results += [(one, index) for one in outputs]
-    for one in s.inputs:
+    for one, source in zip(_touched(s), joined.flow[index], strict=True):
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
             group.open.remove(maker)
             joined.unwritten.add(maker[1])
             joined.inner.add(maker)
             continue
-        key = count(one), one.dtype
+        key = size_and_type(one)
         phase, sources, _ = joined.origins.get(key, (group.phase, (), 0))
+        if sources and phase == group.phase == Phase.FORWARD and not isinstance(source, int):
+            joined.written.add(key)  # what the next kernel reads, as a sum over layers, is in memory
+            joined.read_later.add(key)
         if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
             sources = ()  # to compute a residual again, all before it would have to be
         if not sources or key in joined.written or phase == group.phase:
@@ -292,10 +304,11 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
         group.read += [source] * (read.count(source) - group.read.count(source))
     group.open += [(one, index) for one in outputs]
     for one in outputs:
-        group.first.setdefault((count(one), one.dtype), (index, one))
-    group.made |= {(count(one), one.dtype) for one in outputs}
+        group.first.setdefault(size_and_type(one), (index, one))
+    group.made |= {size_and_type(one) for one in outputs}
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.gelus += COMPILED_GELU * elementwise.gelus_of(s) * max(map(count, outputs), default=0)
+    _turn(group, s, joined)
     group.names.append(s.op.rpartition("::")[2])
     group.reduces |= kernels_of_table(s.op) in REDUCING
     if kernels_of_table(s.op) is elementwise.dropout:
@@ -306,9 +319,41 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     joined.kernels[index] = []
 
 
+def _turn(group: _Group, s: Signature, joined: Joined) -> None:
+    """Count the elements for which a call computes a sine or cosine: a compiler keeps no table of them.
+
+    A product with one computes it, and each of the two halves of its gradient does so again.
+    """
+    made = float(max(map(count, s.outputs), default=0))
+    tables = [one for one in s.inputs if (count(one), one.dtype) in joined.turns]
+    if kernels_of_table(s.op) is elementwise.padded:
+        group.halves += made / 2.0
+    elif s.op in ("aten::cos", "aten::sin") or (tables and len(tables) == len(s.inputs)):
+        joined.turns |= {(count(one), one.dtype) for one in s.outputs}
+    elif tables and s.op == "aten::mul" and made > max(map(count, tables)):
+        group.turned += made
+
+
+def _source(group: _Group, one: Operand, taken: set[int]) -> int | Operand:
+    """The last call of a kernel that made an operand, or the operand: two of a call that look alike are two tensors."""
+    for at in range(len(group.results) - 1, -1, -1):
+        if at not in taken and _same(group.results[at][0], one):
+            taken.add(at)
+            return group.results[at][1]
+    return one
+
+
+def _touched(s: Signature) -> tuple[Operand, ...]:
+    """What a call reads: of a table whose rows it picks, as an embedding does, these rows alone."""
+    if kernels_of_table(s.op) is not indexing.rows or not s.inputs or not s.outputs:
+        return s.inputs
+    picked = replace(s.outputs[0], dtype=s.inputs[0].dtype, strides=None)
+    return (picked if count(picked) < count(s.inputs[0]) else s.inputs[0], *s.inputs[1:])
+
+
 def _taken_by_product(groups: list[_Group], s: Signature, joined: Joined) -> None:
     """End the groups whose results another kernel reads."""
-    read = {(count(one), one.dtype) for one in s.inputs}
+    read = {size_and_type(one) for one in s.inputs}
     taken = [one for one in groups if one.made & read]
     _close(taken, joined)
     groups[:] = [one for one in groups if one not in taken]
@@ -320,7 +365,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
         written = [one for one, _ in group.open]
         joined.unwritten -= {index for _, index in group.open}
         for key in group.made:
-            if any((count(one), one.dtype) == key for one in written):
+            if any(size_and_type(one) == key for one in written):
                 joined.written.add(key)
             else:
                 if group.phase == Phase.FORWARD:
@@ -330,6 +375,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
                 if before is None or before[-1] != joined.forwards:
                     joined.origins[key] = (group.phase, tuple(group.read), joined.forwards)
         group.gelus += _drawing_gelus(group)
+        group.gelus += TURN_GELUS * (group.turned + group.halves * (group.turned > 0.0))
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             name, looped = _shown(group.names), group.looped
@@ -359,6 +405,8 @@ def _same(made: Operand, read: Operand) -> bool:
     """Whether an operand is what was made, perhaps seen in another shape."""
     if made == read:
         return True
+    if read.strides is not None and 0 in read.strides:  # heads that several share: expanded, then laid out anew
+        return made.dtype == read.dtype and moved_bytes(made) == moved_bytes(read) and 1 < count(made) < count(read)
     viewed = made.strides is None and read.strides is None and made.shape != read.shape
     return viewed and made.dtype == read.dtype and count(made) == count(read) > 1
 

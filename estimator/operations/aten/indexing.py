@@ -6,8 +6,8 @@ import math
 
 from estimator.operations.aten.operands import count, kernel, moved_bytes, total_bytes
 from estimator.operations.aten.products import name
-from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES
 from estimator.operations.op import WALKER_THREADS, Op
+from estimator.operations.torch_kernels import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES, WARP
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.op_list import Operand, Signature
 
@@ -81,8 +81,8 @@ def index_put(s: Signature) -> list[Op]:
     return ops
 
 
-WARP, PER_THREAD = 32, 4
-"""Threads of a warp that adds up one place, and columns of each (aten/src/ATen/native/cuda/Indexing.cu)."""
+PER_THREAD = 4
+"""Columns of a place that each thread of a warp adds up (aten/src/ATen/native/cuda/Indexing.cu)."""
 
 LOADS_TO_ADD = 4.0
 """Accesses that one of equal indices waits for behind the last: whether it is equal, whose it is, its gradient, the sum

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from estimator.operations.elementwise import TURNED, walked_dimensions
 from estimator.operations.op import Chained, Op
+from estimator.operations.torch_kernels import TURNED, walked_dimensions
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand
@@ -25,6 +25,11 @@ def width(operand: Operand) -> float:
 def count(operand: Operand) -> int:
     """Elements as an op sees them."""
     return math.prod(operand.shape)
+
+
+def size_and_type(operand: Operand) -> tuple[int, str]:
+    """Elements and type: what of a tensor a list tells again where another call reads it, perhaps in another shape."""
+    return count(operand), operand.dtype
 
 
 def moved_bytes(operand: Operand) -> float:

@@ -17,7 +17,8 @@ from estimator.operations.aten.operands import (
     width,
 )
 from estimator.operations.aten.products import name
-from estimator.operations.elementwise import (
+from estimator.operations.op import Op
+from estimator.operations.torch_kernels import (
     LAYER_NORM_ROWS,
     NORM_GRADIENT_ROWS,
     RMS_NORM_ROWS,
@@ -32,7 +33,6 @@ from estimator.operations.elementwise import (
     softmax_reads,
     sum_rows,
 )
-from estimator.operations.op import Op
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.op_list import Operand, Signature
 from estimator.scenario.units import Number

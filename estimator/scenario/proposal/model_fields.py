@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from estimator.scenario.proposal.proposed import Proposed, guess, sure
-from estimator.scenario.proposal.seen import NoScenario, Seen, name_of, shape_of, times, tokens_of
+from estimator.scenario.proposal.seen import NoScenario, Seen, is_of_samples, name_of, shape_of, times, tokens_of
 from estimator.scenario.units import counted
 
 
@@ -26,7 +26,7 @@ def model_fields(seen: Seen) -> dict[str, Proposed]:
     found["model.kv_heads"] = _kv_heads(seen, hidden, layers)
     found |= _feed_forward(seen, hidden, layers, width)
     found |= _vocabulary(seen, hidden)
-    found |= _norms(seen, hidden, layers)
+    found |= _norms(seen, layers)
     found |= _position(seen, found)
     found |= _biases(seen, found)
     found |= _experts(seen)
@@ -162,9 +162,13 @@ def _vocabulary(seen: Seen, hidden: int) -> dict[str, Proposed]:
         rows = max(tables)
         agrees = f", and the head is {hidden} → {rows}" if (hidden, rows) in seen.products else ""
         return {"model.vocab": sure(rows, f"the tokens are looked up in {rows} × {hidden}{agrees}")}
-    losses = [s.inputs[0].shape[-1] for _, s in seen.forward if name_of(s) in ("_log_softmax", "nll_loss_forward")]
-    if losses and losses[0] > 1:
-        return {"model.vocab": sure(losses[0] * seen.tp, f"the loss is over {losses[0]} logits a token")}
+    losses = [s.inputs[0].shape for _, s in seen.forward if name_of(s) in ("_log_softmax", "nll_loss_forward")]
+    if losses and losses[0][-1] > 1:
+        classes = losses[0][-1]
+        if is_of_samples(seen):
+            why = f"the loss is over {classes} classes a sample; a scenario has as many logits a token"
+            return {"model.vocab": guess(classes, why)}
+        return {"model.vocab": sure(classes * seen.tp, f"the loss is over {classes} logits a token")}
     if largest:
         return {"model.vocab": guess(largest, f"the only product {hidden} → {largest} may be the head")}
     raise NoScenario(
@@ -172,7 +176,7 @@ def _vocabulary(seen: Seen, hidden: int) -> dict[str, Proposed]:
     )
 
 
-def _norms(seen: Seen, hidden: int, layers: int) -> dict[str, Proposed]:
+def _norms(seen: Seen, layers: int) -> dict[str, Proposed]:
     words = Counter(name_of(s) for _, s in seen.forward)
     per_pass = {name: count / seen.passes for name, count in words.items()}
     layer = per_pass.get("native_layer_norm", 0)

@@ -7,7 +7,6 @@ all tokens give the widths, their repetition the layers. What a profile cannot t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +20,7 @@ from estimator.scenario.proposal.proposed import Proposed, guess, sure
 from estimator.scenario.proposal.seen import (
     NoScenario,
     Seen,
+    is_of_samples,
     name_of,
     product_of,
     seen_in,
@@ -47,7 +47,8 @@ class Proposal:
 
     ``whole``: the profile holds forward, backward and optimizer, as the step of a scenario does. ``notes``: in what
     else the profiled step is not one of a scenario. ``asked``: what a file leaves out that somebody may say
-    (``ASKABLE``); a scenario that stands there assumes it.
+    (``ASKABLE``); a scenario that stands there assumes it. ``parameters``: of the model, as the file counts them, 0
+    where it does not.
     """
 
     scenario: dict[str, Any] | None = None
@@ -56,6 +57,7 @@ class Proposal:
     whole: bool = False
     notes: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    parameters: int = 0
 
 
 STAND_IN = "h100-sxm"
@@ -74,7 +76,7 @@ def proposal(ops: OpList) -> Proposal:
     try:
         seen = seen_in(ops)
         found = {**model_fields(seen), **_training(seen)}
-        found |= _plan(seen, found)
+        found |= _plan(seen)
     except NoScenario as error:
         return Proposal(reason=str(error))
     document: dict[str, Any] = {}
@@ -109,6 +111,12 @@ def _notes(seen: Seen) -> tuple[str, ...]:
     notes = []
     if missing := _missing(seen.ops):
         notes.append(f"The profile holds no {' and no '.join(missing)}; a scenario is a whole training step.")
+    if is_of_samples(seen):
+        length = seen.attention.length
+        notes.append(
+            f"It works on samples (as pictures) of {counted(length, 'position')}, with one loss a sample; in a scenario"
+            " each position is a token, looked up in a table and with a loss of its own."
+        )
     if seen.attention.causal is False:
         notes.append("Attention sees all tokens here, or those that a mask leaves; in a scenario it is causal.")
     return tuple(notes)
@@ -177,7 +185,7 @@ def _optimizer(seen: Seen) -> Proposed:
     return guess("adamw", "no optimizer runs in the step")
 
 
-def _plan(seen: Seen, found: Mapping[str, Proposed]) -> dict[str, Proposed]:
+def _plan(seen: Seen) -> dict[str, Proposed]:
     a, ops, tp = seen.attention, seen.ops, seen.tp
     plan = {"plan.micro_batch": sure(a.batch, f"queries of {shape_of(seen)}")}
     kinds = {name_of(ops.of(call)).replace("_", "") for call in ops.calls if call.kind == "collective"}

@@ -9,10 +9,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from estimator.scenario.aten_cost import packed_elements
+from estimator.scenario.aten_cost import packed, packed_elements
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.units import counted
+
+_TOKENS_FIRST = ("_flash_attn_forward", "_flash_attn_varlen_forward")
+"""Attention of packages whose tensors have the tokens before the heads, of packed sequences without a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +130,7 @@ def _attends(ops: OpList, forward: list[tuple[Call, Signature]]) -> bool:
     return any(
         s.arguments.get("category") == Category.ATTENTION
         or "attention" in name_of(s)
+        or name_of(s) in _TOKENS_FIRST
         or (name_of(s) in ("_softmax", "_safe_softmax") and s.inputs and of_scores(s.inputs[0].shape))
         for _, s in forward
     )
@@ -148,8 +152,9 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
     eager: Counter[int] = Counter()
     for call, s in forward:
         name = name_of(s)
-        if "attention" in name or name == "_flash_attn_forward":
-            fused[call.signature] += len(s.inputs) > 2 and all(len(one.shape) == 4 for one in s.inputs[:3])
+        if "attention" in name or name in _TOKENS_FIRST:
+            ranks = {len(one.shape) for one in s.inputs[:3]}
+            fused[call.signature] += len(s.inputs) > 2 and (ranks == {4} or (ranks == {3} and name in _TOKENS_FIRST))
         elif name in ("_softmax", "_safe_softmax") and s.inputs and len(s.inputs[0].shape) == 4:
             eager[call.signature] += 1
     known = {call.signature: s for call, s in forward}
@@ -157,7 +162,9 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
         number, _ = max(found, key=lambda one: one[1] * math.prod(known[one[0]].inputs[0].shape))
         s = known[number]
         q, k = s.inputs[0].shape, s.inputs[1].shape
-        if name_of(s) == "_flash_attn_forward":
+        if name_of(s) in _TOKENS_FIRST:
+            longest = s.arguments.get("max_seqlen")
+            q, k = ((*packed(one, longest), *one[-2:]) for one in (q, k))
             q, k = (q[0], q[2], q[1], q[3]), (k[0], k[2], k[1], k[3])
         causal = s.arguments.get("is_causal")
         return Attention(
@@ -229,6 +236,12 @@ def shape_of(seen: Seen) -> str:
     """The shape of attention's queries in words."""
     a = seen.attention
     return f"{a.batch} × {a.heads} × {a.length} × {a.dim}"
+
+
+def is_of_samples(seen: Seen) -> bool:
+    """Whether the loss is taken once a sample, as over classes of pictures, and no tokens are looked up."""
+    rows = [s.inputs[0].shape[0] for _, s in seen.forward if name_of(s) == "nll_loss_forward" and s.inputs[0].shape]
+    return bool(rows) and not seen.embeddings and max(rows) < tokens_of(seen)
 
 
 def tokens_of(seen: Seen) -> int:

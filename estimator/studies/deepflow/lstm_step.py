@@ -48,7 +48,6 @@ class LstmStep:
     embedding_f_s: Number
     embedding_b_s: Number
     updates: dict[str, Update]
-    hand_over_s: Number
     forward_s: Number
     backward_s: Number
     seconds: Number
@@ -187,7 +186,7 @@ def priced(
     seconds = seconds + updates["Softmax"].seconds + (forward + backward)
     return LstmStep(
         cf=cf, cb=cb, softmax_f=softmax_f, softmax_b=softmax_b, projection_f=projection_f, projection_b=projection_b,
-        embedding_f_s=embedding_f, embedding_b_s=embedding_b, updates=updates, hand_over_s=hand_over,
+        embedding_f_s=embedding_f, embedding_b_s=embedding_b, updates=updates,
         forward_s=forward, backward_s=backward, seconds=seconds,
     )  # fmt: skip
 

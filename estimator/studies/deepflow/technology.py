@@ -71,11 +71,6 @@ class Machine:
     launch_s: Number
     utilisation_frac: Number
 
-    @property
-    def ridge_flops_per_byte(self) -> Number:
-        """FLOP per byte of memory at which both roofs meet; the utilisation cancels."""
-        return self.flops_per_s / self.memory_bytes_per_s
-
 
 def rate(power_frac: Number, power_w: Number, j_per_unit: Number) -> Number:
     """Units per second that a share of the power pays for: share · P / E."""

@@ -9,7 +9,14 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
-from estimator.scenario.measurement import BATCH_GUESSED, FIELD_GUESSED, Measurement, Warning, scenario_run
+from estimator.scenario.measurement import (
+    BATCH_GUESSED,
+    FIELD_GUESSED,
+    PARAMETERS,
+    Measurement,
+    Warning,
+    scenario_run,
+)
 from estimator.scenario.model import Model
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
@@ -54,17 +61,18 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     doubtful = ("model", "global_batch") if named_only else ("global_batch",)
     doubted = [name for name in doubtful if WHERE[name] in guessed and name not in lacking]
     asked = [] if of_table else [*lacking, *_uncounted(measurement), *doubted]
+    counted = parameters_said(measurement)
     if lacking or not named:
         unnamed = [] if named else ["chip"]
         reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *unnamed]])
-        fields = {} if of_table else _doubted(_read(measurement.scenario), guessed)
+        fields = {} if of_table else _read(measurement, asked, guessed)
         if named and fields:
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
-        return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed))
+        return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed), parameters=counted)
     if named == catalog.THIS_CPU and catalog.known("chips", named) is None:
-        fields = _doubted(_read(measurement.scenario), guessed)
-        return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"))
+        fields = _read(measurement, asked, guessed)
+        return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"), parameters=counted)
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:
@@ -75,17 +83,19 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
         if unsaid:
             return Proposal(reason=f"{unsaid}.")
         problems = "; ".join(f"{one.field} {one.message}" for one in error.problems[:3])
-        fields = {} if of_table else _doubted(_read(measurement.scenario), guessed)
+        fields = {} if of_table else _read(measurement, asked, guessed)
         return Proposal(fields=fields, reason=f"What it says is no whole scenario: {problems}.")
     on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
     notes = tuple(f"Assumed: {words}." for words in place.assumed)
     found = scenario_to_json(scenario)
+    fields = _doubted(_fields(scenario, said, on), {path: why for path, why in guessed.items() if path in said})
     return Proposal(
         scenario=found,
-        fields=_doubted(_fields(scenario, said, on), {path: why for path, why in guessed.items() if path in said}),
+        fields=_with_ranks(fields, asked),
         whole=True,
         notes=notes,
         asked=tuple(asked),
+        parameters=counted,
     )
 
 
@@ -129,8 +139,26 @@ def _doubted(fields: Mapping[str, Proposed], guessed: Mapping[str, str]) -> dict
     return {path: guess(one.value, guessed[path]) if path in guessed else one for path, one in fields.items()}
 
 
-def _read(said: Mapping[str, Any]) -> dict[str, Proposed]:
-    """What a file says of a scenario that is not whole."""
+ONE_RANK = "the file does not say how many GPUs, and one is assumed until somebody does"
+
+
+def _with_ranks(fields: Mapping[str, Proposed], asked: Iterable[str]) -> dict[str, Proposed]:
+    """The fields, with the one GPU that is assumed as the guess that it is where their number is asked for."""
+    return dict(fields) | ({WHERE["gpus"]: guess(1, ONE_RANK)} if "gpus" in asked else {})
+
+
+def parameters_said(measurement: Measurement) -> int:
+    """Parameters as a log counts them, 0 where it does not."""
+    counted = measurement.samples.get(PARAMETERS)
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) else 0
+
+
+def _read(measurement: Measurement, asked: Iterable[str], guessed: Mapping[str, str]) -> dict[str, Proposed]:
+    """What a file says of a scenario that is not whole, and what is guessed of it."""
+    return _with_ranks(_doubted(_stated(measurement.scenario), guessed), asked)
+
+
+def _stated(said: Mapping[str, Any]) -> dict[str, Proposed]:
     model = said.get("model")
     name = model if isinstance(model, str) else str((model or {}).get("name", ""))
     entry = next((one for one in catalog.entries("models") if name in (one.key, *one.aliases)), None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from estimator.cost.efficiency import Calibrated
+from estimator.cost.efficiency import Calibrated, without_autograd
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import WORK_PHASES, Phase
@@ -27,12 +27,16 @@ def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a row of ``step --models``: seconds of its parts, waiting for the host included, and the peak.
 
     A replayed CUDA graph does not wait for the host, and keeps its own memory, which is not predicted. A forward
-    alone keeps nothing for a backward, so its peak is not predicted either.
+    alone keeps nothing for a backward, so that autograd does not record it, and its peak is not predicted either.
     """
     graph, mode = bool(row.get("graph")), word(row, "mode")
     if mode not in MODE_PARTS:
         return {}
-    one, parts = estimated(scenario_of(row, place), place.calibration), MODE_PARTS[mode]
+    scenario, parts = scenario_of(row, place), MODE_PARTS[mode]
+    calibration = place.calibration
+    if mode == "forward":
+        calibration = without_autograd(scenario.cluster.chip, calibration)
+    one = estimated(scenario, calibration)
     found = {f"{part}_s": part_s(one, part, wait=not graph) for part in parts}
     if Phase.OPTIMIZER in parts and row.get("optimizer_kernel") not in FOREACH:
         return {name: found[name] for name in ("forward_s", "backward_s")}

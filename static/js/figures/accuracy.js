@@ -179,7 +179,7 @@ export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
         color: colour("ink-3"),
         line: { width: 1.5 },
       }),
-      dots("held_out", "of a set not known", { size: 9, color: colour("accent") }),
+      dots("held_out", "of a source not known", { size: 9, color: colour("accent") }),
     ],
     layout: layout(colour, {
       height: Math.max(narrow ? 300 : 400, 60 + row * known.length),
@@ -198,7 +198,7 @@ export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
         { title: "set", text: true },
         { title: "steps" },
         { title: "fitted with it, %" },
-        { title: "of a set not known, %" },
+        { title: "of a source not known, %" },
       ],
       rows: known.map((one) => [one.name, one.time?.n ?? null, one.covered, one.held_out]),
     },
@@ -227,7 +227,7 @@ export function groupTable(sets, by) {
       { title: "mean error, %" },
       { title: "bias, %" },
       { title: "interval holds, %" },
-      { title: "of a set not known, %" },
+      { title: "of a source not known, %" },
     ],
     rows: [...found]
       .sort(([, a], [, b]) => steps(b) - steps(a))

@@ -6,8 +6,7 @@ import { escaped, layout, level } from "./base.js";
 /** @typedef {{name: string, predicted_s: number | null, measured_s: number | null, disturbed: number}} Point */
 
 /** What is said of steps that something else disturbed. @param {number} ratio */
-export const disturbedWords = (ratio) =>
-  `disturbed, repeat: steps differ by ${ratio.toFixed(1)}×, the fastest is shown`;
+const disturbedWords = (ratio) => `disturbed, repeat: steps differ by ${ratio.toFixed(1)}×, the fastest is shown`;
 
 /** @param {{points: Point[], colour: Colour}} input @returns {import("../types.js").Figure} */
 export function campaignFigure({ points, colour }) {

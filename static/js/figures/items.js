@@ -20,7 +20,7 @@ const MOST_LINES = 3;
 const LYING = { letters: [20, 48], px: 19, most: 30 };
 
 /** Lines of a label, each of so many letters at most; what no line takes ends in dots. @param {string} label @param {number} letters */
-export function labelLines(label, letters) {
+function labelLines(label, letters) {
   /** @type {string[]} */
   const lines = [];
   for (const word of label.split(" ")) {

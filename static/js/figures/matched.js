@@ -32,7 +32,7 @@ function shapesOf(ops) {
   /** @type {Map<string, Map<string, number>>} */
   const times = new Map();
   for (const { name, phase, shape, seconds } of ops) {
-    const text = Array.isArray(shape) && shape.every((length) => !length) ? "" : shapeText(shape);
+    const text = shapeText(shape);
     if (!text) continue;
     const own = times.get(`${name}, ${phase}`) ?? new Map();
     times.set(`${name}, ${phase}`, own.set(text, (own.get(text) ?? 0) + seconds));
@@ -73,7 +73,7 @@ function entriesOf(side, talking) {
 }
 
 /** Tile and template arguments aside: what of a library's kernel name says what it does. @param {string} name */
-export const stem = (name) =>
+const stem = (name) =>
   name
     .replace(/^void /, "")
     .replace(/<.*$/s, "")

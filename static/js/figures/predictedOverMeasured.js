@@ -8,7 +8,7 @@ import { escaped, faded, hoverText, layout, logTicks, SERIES } from "./base.js";
  */
 
 /** Half the width of the band. */
-export const BAND_FRAC = 0.15;
+const BAND_FRAC = 0.15;
 const NAMED = 2;
 const VAST = 1e6;
 /** Of the figure: what a letter takes of its width, and a line of its height. */

@@ -7,7 +7,7 @@ import { escaped, layout, SERIES } from "./base.js";
 /** @typedef {import("../types.js").Part} Part */
 /** @typedef {{from: number, to: number, axis: string, bytes: number, near: boolean}} Flow */
 
-export const MOST_RANKS = 64;
+const MOST_RANKS = 64;
 const MOST_TICKS = 8;
 const HEIGHT_PX = 340;
 
@@ -32,6 +32,22 @@ export function places({ tp, cp = 1, dp, pp, placement = "tp-cp-dp-pp" }) {
   });
 }
 
+const AXES = ["tp", "cp", "dp", "pp", "expert_tp", "ep", "edp"];
+/** What an op list calls an axis, which says no more than how many ranks meet. */
+const OF_RANKS = /^\d+ ranks$/;
+/** @param {string} axis */
+export const isOfRanks = (axis) => OF_RANKS.test(axis);
+
+/**
+ * Whether it is known which ranks meet in a collective: those of an axis of the plan, or all that there are.
+ * @param {Pick<Collective, "axis" | "ranks">} collective @param {number} chips
+ */
+export const isPlaced = ({ axis, ranks }, chips) => AXES.includes(axis) || (isOfRanks(axis) && ranks === chips);
+
+/** The plan, or one of as many data parallel ranks where it is not of these chips. @param {Part} plan @param {number} chips @returns {Part} */
+export const planOf = (plan, chips) =>
+  plan.tp * (plan.cp ?? 1) * plan.dp * plan.pp === chips ? plan : { tp: 1, cp: 1, dp: chips, pp: 1 };
+
 /**
  * Ranks that communicate with each other over an axis, in the order of their ring.
  * @param {Record<string, number>[]} all @param {string} axis @param {number} ranks @param {Part} plan
@@ -50,7 +66,7 @@ function groupsOf(all, axis, ranks, { ep = 1, expert_tp = 1 }) {
     ],
     edp: (/** @type {Record<string, number>} */ at) => [at.pp, at.within % (expert_tp * ep)],
   }[axis];
-  if (!key) return [];
+  if (!key) return isPlaced({ axis, ranks }, all.length) ? [all.map(({ rank }) => rank)] : [];
   /** @type {Map<string, number[]>} */
   const found = new Map();
   for (const at of all) {
@@ -76,7 +92,7 @@ const RING = {
  * next stage and back.
  * @param {Collective[]} collectives @param {Part} plan @param {number} per_node @returns {Flow[]}
  */
-export function flows(collectives, plan, per_node) {
+function flows(collectives, plan, per_node) {
   const all = places(plan);
   /** @type {Map<string, Flow>} */
   const found = new Map();

@@ -14,7 +14,7 @@ export const labelOf = ({ ways }, name) => ways.find((way) => way.name === name)
  * Which way has least of a metric, from where to where; short turns between two are left out.
  * @param {Comparison} comparison @param {string} metric @returns {Run[]}
  */
-export function leaders({ x, curves, crossovers }, metric) {
+function leaders({ x, curves, crossovers }, metric) {
   const names = x.map(
     (_, at) => curves.reduce((best, one) => (one[metric][at] < best[metric][at] * (1 - 1e-9) ? one : best)).name,
   );

@@ -1,7 +1,7 @@
 /** One chart of a table, as Plotly draws it: solid is measured, hatched or dashed is predicted. */
 import { percent, plural, quantity, rounded, scaleFor, significant } from "../format.js";
 import { barMarker, doubled, escaped, hoverText, layout, logTicks, roundUp, SERIES } from "./base.js";
-import { cutApart, doublings, shortened } from "./tableSeries.js";
+import { cutApart, doublings, OUT_OF_MEMORY, shortened } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Chart} Chart */
 /** @typedef {import("./tableSeries.js").Drawn} Drawn */
@@ -12,8 +12,9 @@ const MOST_MARKED = 80;
 /** Letters of a name in a legend, and in a hover. */
 const LONGEST_WORDS = 60;
 const LONGEST_HOVER = 132;
-const OUT_OF_MEMORY = "out of memory";
 const CUT = { wide: 44, narrow: 18 };
+/** Of a row that its bars leave free. */
+const GAP_FRAC = 0.25;
 
 /** @param {any} name */
 const hovered = (name) => hoverText(shortened(String(name), LONGEST_HOVER));
@@ -221,6 +222,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
     ),
   );
   const low = Math.min(...sums.filter((value) => value > 0));
+  const slotOf = (/** @type {number} */ place) => (1 - GAP_FRAC) * ((place + 0.5) / series.length - 0.5);
   return {
     data: series.map((one) => ({
       type: "bar",
@@ -239,8 +241,8 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
     })),
     layout: layout(colour, {
       barmode: stacked ? "relative" : "group",
-      bargap: 0.25,
-      annotations: series.flatMap(({ lacks = [] }) =>
+      bargap: GAP_FRAC,
+      annotations: series.flatMap(({ lacks = [] }, place) =>
         lacks.flatMap((text, at) =>
           text
             ? [
@@ -248,7 +250,8 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
                   xref: "paper",
                   x: 0,
                   xanchor: "left",
-                  y: at,
+                  // of one bar beside others, where it would be
+                  y: series.some((one) => one.y[at]) ? at + (stacked ? 0 : slotOf(place)) : at,
                   text: `${text === OUT_OF_MEMORY ? "✕ " : ""}${text}`,
                   showarrow: false,
                   font: { size: 11, color: colour(text === OUT_OF_MEMORY ? "bad" : "ink-2") },

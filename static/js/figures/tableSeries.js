@@ -1,7 +1,7 @@
 /** Rows of a table as lines, bars or stacks, measured and predicted. Pure; what each looks like is for `tableChart.js`. */
 
 import { bytes } from "../format.js";
-import { kindOf, SILENT, unitless } from "./tables.js";
+import { isOom, kindOf, SILENT, unitless } from "./tables.js";
 
 /**
  * @typedef {import("../types.js").Part} Row
@@ -14,9 +14,12 @@ import { kindOf, SILENT, unitless } from "./tables.js";
  *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
  */
 
+export const OUT_OF_MEMORY = "out of memory";
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
-const LEAST_PLACES = 2;
+/** Rows of a table that are drawn as bars. */
+export const MOST_ROWS = 40;
+export const LEAST_PLACES = 2;
 const MOST_OF_FEW_HUES = 6;
 const HUES = 6;
 
@@ -240,7 +243,7 @@ export function bars(
   shown.forEach((name, hue) => {
     const of = said(unitless(name));
     const y = entries.map(({ row }) => (isNumber(row[name]) ? row[name] : null));
-    const lacks = hue ? [] : entries.map(({ row }) => lackOf(row, shown));
+    const lacks = entries.map(({ row }) => (isOom(row, name) && OUT_OF_MEMORY) || (hue ? "" : lackOf(row, shown)));
     const marks = lacks.some(Boolean) ? { lacks } : {};
     series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => spread(row, name)), ...marks });
     const should = entries.map((one) => one.should[name] ?? null);
@@ -257,7 +260,7 @@ export function bars(
 function lackOf(row, columns) {
   const values = columns.map((name) => row[name]).filter(isNumber);
   if (values.some((value) => value > 0)) return "";
-  if (row.status === "oom") return "out of memory";
+  if (row.status === "oom") return OUT_OF_MEMORY;
   return values.length ? `${values[0] < 0 ? "below zero" : "0"} in the file` : "no number";
 }
 

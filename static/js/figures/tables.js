@@ -4,11 +4,16 @@ import { words } from "./base.js";
 
 /** @typedef {Record<string, any>} Row */
 
+/** Of a row: the columns whose cells say out of memory, where others have a figure. */
+export const OOM_CELLS = "oom_cells";
+/** @param {Row} row @param {string} name */
+export const isOom = (row, name) => Boolean(row[OOM_CELLS]?.includes(name));
+
 /** How large what was sent is, which is a setting. */
 const SIZE = "size_bytes";
 /** What a row says of itself, and does not name it. */
 export const SILENT =
-  /^(table|status|warnings?|iterations|warmup|catalogue_model|problem|message|.*_std_s|.*_min_s|.*_max_s|min_s|max_s|std_s|rank_.*)$/;
+  /^(table|oom_cells|status|warnings?|iterations|warmup|catalogue_model|problem|message|.*_std_s|.*_min_s|.*_max_s|min_s|max_s|std_s|rank_.*)$/;
 const MEASURED = /_(s|bytes|per_s|per_s_per_gpu|frac|speedup|change|pct)$|^(mfu|speedup)$/;
 /** Behind the unit of a rate: of how many it is. */
 const EACH = /_per_gpu$/;

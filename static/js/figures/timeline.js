@@ -1,5 +1,5 @@
 /** A step over time: lanes of A above those of B, and the memory of both below on the same axis. */
-import { bytes, scaleFor, seconds } from "../format.js";
+import { bytes, plural, scaleFor, seconds } from "../format.js";
 import { about, layout, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
@@ -303,7 +303,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
       .filter(({ drawn: { lane } }) => lane.length)
       .map(({ letter, drawn }) => {
         const peak = Math.max(0, ...drawn.memory.map(([, value]) => value));
-        return `${letter}: ${drawn.lane.length} pieces in ${drawn.lanes.length} lanes, ${seconds(drawn.total_s)}${peak ? `, ${bytes(peak)} at most` : ""}`;
+        return `${letter}: ${plural(drawn.lane.length, "piece")} in ${plural(drawn.lanes.length, "lane")}, ${seconds(drawn.total_s)}${peak ? `, ${bytes(peak)} at most` : ""}`;
       })
       .join(". "),
     table: {

@@ -19,6 +19,7 @@ const LEAST_FRAC = 0.0005;
 const WORDS = {
   "amount FLOP": ["more FLOPs", "fewer FLOPs"],
   "amount bytes": ["more bytes", "fewer bytes"],
+  again: ["more recomputed", "less recomputed"],
   rate: ["slower kernels", "faster kernels"],
   "rate communication": ["more time per byte", "less time per byte"],
   "rate communication of other links": ["slower link", "faster link"],

@@ -301,13 +301,27 @@ def test_what_a_log_leaves_out_is_asked_for_and_the_rest_of_it_kept(client, lack
     assert {path: said.get(path) for path in known if path != gone.get(lacks)} == {
         path: value for path, value in known.items() if path != gone.get(lacks)
     }
-    for wrong in ({"seq_len": 0}, {"gpus": True}, {"model": 5}, {"name": "x"}, [], {"model": "no-such-model"}):
+    guessed = proposed["fields"].get("plan.dp") if lacks == "gpus" else None
+    assert guessed is None or (guessed["value"], guessed["sure"]) == (1, False), "one GPU is a guess, and says so"
+    for wrong in (
+        {"seq_len": 0},
+        {"gpus": True},
+        {"model": {"layers": 2}},
+        {"model": 5},
+        {"name": "x"},
+        [],
+        {"model": "no-such-model"},
+    ):
         assert client.put(f"{where}/answers", json=wrong).status_code == 422, wrong
     known = client.put(f"{where}/answers", json={asked[0]: answer}).json()
     assert known["scenario"] == expected["scenario"]
     assert known["world_size"] == 8
     assert known["prediction"]["step_time_s"] == expected["prediction"]["step_time_s"]
     assert client.get(where).json()["proposed"] is None
+    mine = {"name": "mine", "layers": 2, "hidden": 128, "heads": 2, "ffn": 512, "vocab": 512}
+    its = client.put(f"{where}/answers", json={"model": mine}).json()
+    assert (its["scenario"]["model"]["name"], its["prediction"]["chips"]) == ("mine", 8), "a model of one's own"
+    client.put(f"{where}/answers", json={"model": "gpt2-xl"})
     other = [client.put(f"{one}/device", json={"chip": "l4"}).json()["scenario"] for one in (where, whole)]
     assert other[0] == other[1], "another chip completes what was said anew"
     client.delete(f"/api/uploads/{whole_upload}")
@@ -326,7 +340,7 @@ def test_a_trainer_s_state_is_asked_for_what_it_does_not_say(client):
     where = f"/api/measurements/{one['id']}"
     proposed = client.get(where).json()["proposed"]
     assert proposed["asked"] == ["model", "gpus", "chip"]
-    said = {path: field["value"] for path, field in proposed["fields"].items()}
+    said = {path: field["value"] for path, field in proposed["fields"].items() if field["sure"]}
     assert said == {"plan.micro_batch": 4, "training.framework": "pytorch-eager", "training.global_batch": 16,
                     "training.seq_len": 2048}  # fmt: skip
     (listed,) = [each for each in client.get("/api/measurements").json()["measurements"] if each["id"] == one["id"]]

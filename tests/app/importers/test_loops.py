@@ -62,6 +62,21 @@ LOOPS = {
         "current step time: {}\noverall step time: 1.9\ncurrent token per gpu per sec: 4497",
         (9,), (0.1365,), (0.135,),
     ),
+    "NeMo's bars that round": "".join(
+        f"Epoch 0: :   3%|▎ | {at}/301500 [1:42:42<55:37:46, v_num=0, global_step=9e+3, train_step_timing in s={s}]\n"
+        for at, s in ((9000, 9), (9001, 0.1365), (9002, 0.135))
+    ),
+    "OpenMMLab's": "".join(
+        f"10:12:01 - mmengine - INFO - Epoch(train)   [1][{at:4}/7393]  lr: 1.98e-03  eta: 1 day, 1:02:14  time: {s}  "
+        "data_time: 0.0103  loss: 1.95\n" for at, s in ((50, 9.1), (100, 0.1365), (150, 0.135))
+    ),
+    "of an epoch of several": "".join(
+        f"(main.py 296): INFO Train: [1/300][{at}/1251]\teta 0:10:18 lr 0.000005\ttime {s} (0.5371)\tloss 6.9 (6.9)\n"
+        for at, s in ((100, 9.1), (200, 0.1365), (300, 0.135))
+    ),
+    "beneath": of_steps(
+        "\titers: {}, epoch: 1 | loss: 0.34\n\tspeed: {}s/iter; left time: 907.8s", (9,), (0.1365,), (0.135,)
+    ),
     "elapsed of each": of_steps("iteration {} | elapsed time: {} ms | loss 9.1", (9000,), (136.5,), (135,)),
     "tinygrad": of_steps(
         "    {} {} s run, 11.8750 loss, 0.000000000001 LR, 642.43 GB used,  19644.30 GFLOPS", (9,), (0.1365,), (0.135,)
@@ -72,13 +87,16 @@ LOOPS = {
 }  # fmt: skip
 
 
+UNITLESS = ("epochs", "in parentheses", "verl", "fms-fsdp's", "OpenMMLab's", "of an epoch of several")
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_of_one_s_own(tmp_path, name):
     found = one(read(tmp_path, f"using device: cuda\n{LOOPS[name]}saved\n"))
     assert found.origin.format == "log/loop"
     assert found.steps_s == pytest.approx((0.1365, 0.135))
     assert len({row["step"] for row in found.rows}) == 3
-    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses", "verl", "fms-fsdp's"))
+    assert ("unit-missing" in codes(found)) == (name in UNITLESS)
     if name == "fms-fsdp's":
         assert (found.memory.peak_bytes, found.memory.reserved_bytes) == (60129542144, 66571993088)
 
@@ -403,7 +421,14 @@ def test_a_batch_beside_gpus_is_a_guess_where_neither_its_name_nor_a_rate_says_w
 
 
 @pytest.mark.parametrize(
-    ("said", "peak_bytes"), [("mem 41.2 GB", 41.2e9), ("gpu_mem: 41.2GB", 41.2e9), ("lr 4.1", None)]
+    ("said", "peak_bytes"),
+    [
+        ("mem 41.2 GB", 41.2e9),
+        ("gpu_mem: 41.2GB", 41.2e9),
+        ("memory: 6836", 6836 * 2**20),
+        ("mem 41.2", None),
+        ("lr 4.1", None),
+    ],
 )
 def test_memory_that_is_not_said_to_be_a_peak_is_taken_as_one_and_that_is_said(tmp_path, said, peak_bytes):
     found = one(read(tmp_path, of_steps("step {} | loss 9.1 | " + said + " | {} ms", (900,), (136,), (135,))))
@@ -450,6 +475,8 @@ def test_zeros_that_a_file_system_left_in_a_log_are_passed_over_and_more_of_them
         ("offload_optimizer, device: cpu", None),
         ("device: cpu, offload: optimizer", None),
         ("device: cpu, offload: none", "cpu"),
+        ("batch 8 | device cpu", "cpu"),
+        ("offload device cpu", None),
         ("offload_optimizer=False, device: cpu", "cpu"),
         ("device: cpu, no_sync, offload no", "cpu"),
         ("device: cpu, offload: nothing, offload: optimizer", None),
@@ -466,3 +493,83 @@ def test_the_name_of_a_width_is_no_model_s(tmp_path, said):
     found = one(read(tmp_path, head + of_steps("step {} | step_time {} ms", (100, 71.2), (110, 70.9), (120, 71.0))))
     model = found.scenario["model"]
     assert (model["name"], model["hidden"], model["layers"]) == ("", 1024, 12)
+
+
+@pytest.mark.parametrize("said", ["max_mem: 3961M", "max mem: 3961"])
+def test_memory_of_detectors_is_in_mib(tmp_path, said):
+    found = one(read(tmp_path, of_steps("eta: 8:08:27  iter: {}  time: {}  " + said, (9.0,), (0.3,), (0.3,))))
+    assert (found.steps_s, found.memory.peak_bytes) == ((0.3, 0.3), pytest.approx(3961 * 2**20))
+
+
+def test_losses_without_times_are_timed_by_the_clock_of_their_lines(tmp_path):
+    line = "DLL 2024-05-01 10:00:{:06.3f} - Training Epoch: 0 Training Iteration: {}  step_loss : 2.05\n"
+    text = "".join(line.format(at * 0.25, 601 + at) for at in (0, 50, 100))
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, codes(found)) == ((0.25, 0.25), {"by-clock"})
+    assert refusal(tmp_path, text.replace("step_loss :", "saved to")).format == "text"
+
+
+TORCHTUNE = """INFO:torchtune.utils._logging:Running FullFinetuneRecipeSingleDevice with resolved config:
+
+batch_size: 4
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  checkpoint_files:
+  - model.safetensors
+compile: {compile}
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+  packed: {packed}
+device: cuda
+dtype: bf16
+enable_activation_checkpointing: true
+gradient_accumulation_steps: 2
+model:
+  _component_: torchtune.models.llama3_2.llama3_2_1b
+tokenizer:
+  max_seq_len: 2048
+
+INFO:torchtune.utils._logging:Model is initialized with precision torch.bfloat16 on NVIDIA H100 80GB HBM3.
+"""
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_what_torchtune_resolved_is_its_scenario_where_its_tokens_tell_its_steps(tmp_path, packed):
+    line = "Step {} | loss:2.08 lr:2e-05 tokens_per_second_per_gpu:{} peak_memory_active:14.1 peak_memory_alloc:14.0"
+    head = TORCHTUNE.format(packed=str(packed).lower(), compile=str(packed).lower())
+    found = one(read(tmp_path, head + of_steps(line, (900.5,), (8192.0,), (16384.0,))))
+    assert found.memory.peak_bytes == pytest.approx(14.0 * 2**30)
+    if not packed:
+        assert (found.steps_s, found.scenario) == ((), {})
+        return
+    assert found.steps_s == pytest.approx((2.0, 1.0)), "4 · 2 · 2048 tokens"
+    scenario = said_scenario(found).scenario
+    assert (scenario["model"]["name"], scenario["cluster"]["chip"]["name"]) == ("llama3.2-1b", "h100-sxm")
+    training, plan = scenario["training"], scenario["plan"]
+    assert (training["seq_len"], training["global_batch"], training["framework"]) == (2048, 8, "pytorch-compile")
+    assert (plan["micro_batch"], plan["recompute"], training["precision"]) == (4, "full", "bf16")
+
+
+SOURCE = "import os\nimport torch\n\ndef main():\n    batch_size = 3\n    print(f'step {1} loss 2 time 5 ms')\n"
+BUSY = (
+    "+------------+\n| NVIDIA-SMI 535.1   Driver Version: 535.1 |\n|   0  NVIDIA H100 80GB HBM3    On  | 00000000 |\n"
+    "|   1  NVIDIA H100 80GB HBM3    On  | 00000000 |\n+------------+\n| Processes: |\n{}+------------+\n"
+)
+PROCESS = "|    {}   N/A  N/A      672{}      C   /usr/bin/python3         5776MiB |\n"
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_a_program_s_own_source_in_its_log_says_nothing_and_its_nvidia_smi_how_many_gpus_worked(tmp_path, gpus):
+    busy = BUSY.format("".join(PROCESS.format(at, at) for at in range(gpus)))
+    steps = of_steps("step:{}/99 train_time:{}ms", (188,), (324.5,), (459.5,))
+    rule = "=" * 60 + "\n"
+    said = "model: gpt2-medium, sequence length 1024, global batch 16\n"
+    text = f"{rule}{SOURCE}{rule}nvidia-smi:\n{busy}{rule}{said}{steps}"
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, found.world_size) == (pytest.approx((0.1365, 0.135)), max(gpus, 1))
+    proposal = said_scenario(found)
+    assert proposal.fields["cluster.chip"].value.startswith("NVIDIA H100 SXM")
+    assert ("gpus" in proposal.asked) == (not gpus), proposal.reason
+    if gpus:
+        assert (proposal.fields["plan.dp"].value, proposal.fields["plan.dp"].sure) == (2, False)
+        assert proposal.fields["plan.dp"].evidence == "nvidia-smi saw work on 2 GPUs as the run began"

@@ -160,7 +160,10 @@ def test_a_job_s_log_may_begin_with_nvidia_smi_which_names_its_chip(tmp_path, be
 
 def test_what_stands_behind_nvidia_smi_is_as_without_it(tmp_path):
     assert one(read(tmp_path, SMI + ALIGNED)).rows == one(read(tmp_path, ALIGNED)).rows
-    assert nvidia_smi.without(SMI).split("\n", 1)[1].strip() == "GPU: NVIDIA A100-SXM4-40GB"
+    assert (
+        nvidia_smi.without(SMI).split("\n", 1)[1].strip()
+        == "GPU: NVIDIA A100-SXM4-40GB\nnvidia-smi: devices with work: 1"
+    )
     named = "# gpu     sm    mem\n# Idx      %      %\n"
     assert nvidia_smi.without(named + "    0     45     12\n# Results\n") == "# Results\n"
     assert "more rows than the limit" in refusal(tmp_path, SMI + ALIGNED, rows=2).message

@@ -30,6 +30,14 @@ def test_every_token_goes_to_its_experts_and_back_both_ways():
     ]  # fmt: skip
 
 
+def test_rows_leave_in_the_norms_type_and_come_back_in_the_products():
+    found = expert_messages(
+        rank_sizes(scenario(MIXTRAL, plan={"dp": 8, "ep": 8}, framework="pytorch-eager", precision="bf16-amp"))
+    )
+    dispatched = [x.payload_bytes * x.count for x in found if x.group == "ep"]
+    assert dispatched == [128 * 2 * 256 * (4 + 2)] * 2
+
+
 def test_ranks_of_tp_and_cp_route_their_share():
     for plan in ({"dp": 2, "tp": 4, "ep": 8}, {"dp": 2, "cp": 4, "ep": 8}):
         assert {payload for _, _, payload, _ in by_group("ep", **plan)} == {128 * 2 * ROW / 4}

@@ -1,5 +1,10 @@
 """Fused attention: tiles of scores, what rows cost beside them, widths of heads, units that wait for the last block."""
 
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from estimator.cost.attention import attention_s
@@ -9,6 +14,7 @@ from estimator.operations.aten import kernels_of
 from estimator.scenario import catalog
 from estimator.scenario.op_list import Operand, Signature
 
+REFERENCE = Path(__file__).parents[2] / "reference"
 HALF_WIDTH = 60.0
 HEADS, LENGTH, WIDTH = 1320, 4096, 128
 
@@ -68,6 +74,27 @@ def test_flash_attention_is_built_for_multiples_of_32():
         whole_s += 5 * price(op, chip, efficiencies_for(chip, None)).seconds
     assert whole_s == pytest.approx(19.25e-3, rel=0.06)
     assert seconds(head_dim=24.0, built_for=32.0) < seconds(head_dim=32.0) == pytest.approx(seconds(head_dim=64.0))
+
+
+def test_flash_attention_takes_what_it_took_alone():
+    ladder = json.loads((REFERENCE / "h200_attention_ladder.json").read_text())["rows"]
+    chip, off = catalog.chip("h200-sxm"), []
+    for row in ladder:
+        if row["backend"] != "flash" or row["seq_len"] < 1024 or row["head_dim"] > 128:
+            continue
+        shape = (row["batch"], row["heads"], row["seq_len"], row["head_dim"])
+        q = Operand(shape=shape, dtype="bfloat16")
+        arguments = {"backend": "flash", "is_causal": row["causal"]}
+        (forward,) = kernels_of(
+            Signature(op="aten::_scaled_dot_product_flash_attention", inputs=(q, q, q), outputs=(q,),
+                      arguments=arguments)
+        )  # fmt: skip
+        backward = replace(forward, phase="backward", flops=2.5 * forward.flops)
+        for op, column in ((forward, "forward_s"), (backward, "backward_s")):
+            off.append(price(op, chip, efficiencies_for(chip, None)).seconds / row[column] - 1)
+    assert len(off) == 24
+    assert max(map(abs, off)) < 0.095
+    assert statistics.mean(map(abs, off)) < 0.025
 
 
 def test_rows_cost_clocks_beside_their_scores():

@@ -42,9 +42,6 @@ def between(a, b):
 def assert_whole(a, b):
     """The causes add to the difference; factors of one cause add to its own."""
     found = between(a, b)
-    if found.step_time_s is None:
-        assert found.causes == ()
-        return
     longest = max(a.step_time_s, b.step_time_s)
     assert math.fsum(one.seconds for one in found.causes) == pytest.approx(found.step_time_s, abs=1e-9 * longest)
     for name in {(one.name, one.axis) for one in found.causes}:
@@ -97,14 +94,11 @@ def test_a_product_is_divided_over_its_factors_whichever_way_it_is_read(factors)
 
 def test_what_changes_is_the_cause():
     plain = predicted()
-    twice = between(plain, predicted(recompute="none")).causes
-    assert {(one.name, one.factor) for one in twice if one.name == "matmul"} == {
-        ("matmul", "amount"),
-        ("matmul", "rate"),
-    }
-    fewer = next(one for one in twice if (one.name, one.factor) == ("matmul", "amount"))
-    assert fewer.seconds < 0
-    assert fewer.b_amount < fewer.a_amount
+    longer = {one.factor: one for one in between(plain, predicted(micro_batch=2)).causes if one.name == "matmul"}
+    assert set(longer) == {"amount", "again", "rate"}
+    assert longer["rate"].seconds < 0, "larger products are faster, the recomputed ones too"
+    for same in (longer["amount"], longer["again"]):
+        assert (abs(same.seconds) < 1e-9, same.a_amount) == (True, pytest.approx(same.b_amount))
     tensor = between(plain, predicted(dp=4, tp=2)).causes
     axes = {one.axis for one in tensor if one.name == "communication"}
     assert axes == {"dp", "tp"}
@@ -112,6 +106,17 @@ def test_what_changes_is_the_cause():
     assert [(one.factor, one.a_s) for one in new if one.seconds] == [("amount", 0.0)], "there was none before"
     serial = [one for one in between(plain, predicted(overlap=False)).causes if one.axis == "dp"]
     assert max(serial, key=lambda one: one.seconds).factor == "overlap"
+
+
+def test_what_is_recomputed_is_no_kernel_of_another_speed():
+    kept = predicted(recompute="none")
+    for again in (predicted(), predicted(recompute="selective")):
+        found = between(kept, again).causes
+        assert all(abs(one.seconds) < 1e-9 for one in found if one.factor in ("rate", "amount"))
+        attention = next(one for one in found if (one.name, one.factor) == ("attention", "again"))
+        assert (attention.seconds > 0, attention.a_amount, attention.b_amount > 0) == (True, 0, True)
+        back = [one for one in between(again, kept).causes if one.factor == "again"]
+        assert all(one.seconds < 0 for one in back)
 
 
 def test_what_a_side_does_not_tell_is_one_bar():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from estimator.estimate.kept import kept
 from estimator.operations.aten.fusion import fused
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
@@ -256,3 +258,43 @@ def test_rows_of_a_table_are_saved_where_backward_reads_what_is_made_of_them():
         ("backward", "neg", (WIDE,), WIDE, 7),
     ]
     assert (0, NARROW_BYTES) in [(born, size) for born, size, died in saved(*steps) if died >= 6]
+
+
+def test_a_softmax_that_backward_reads_beside_its_gradient_is_saved_in_its_own_type():
+    """H100: compiled ViT under autocast, whose products of backward cast what a softmax's gradient reads whole."""
+    found = saved(
+        ("forward", "mm", (NARROW, WEIGHT), WIDE, 1),
+        ("forward", "_safe_softmax", (WIDE,), WIDE, 8),
+        ("forward", "mm", (WIDE, WEIGHT), WIDE, 3),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "_to_copy", (WIDE,), NARROW, 5),
+        ("backward", "mm", (NARROW, NARROW), NARROW, 6),
+        ("backward", "_to_copy", (NARROW,), WIDE, 7),
+        ("backward", "_softmax_backward_data", (WIDE, WIDE), WIDE, 8),
+    )
+    assert [one for one in found if one[0] == 1] == [(1, WIDE_BYTES, 8)]
+
+
+def test_what_is_computed_from_a_slice_of_what_is_saved_is_not_saved():
+    """H100: compiled Phi-3, gate and up of one product: its SiLU is computed again from that, which backward reads."""
+    both = Operand(shape=(ROWS, 2 * WIDTH), dtype="bfloat16")
+    half = Operand(shape=(ROWS, WIDTH), dtype="bfloat16", strides=(2 * WIDTH, 1))
+    steps = [
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),  # as large as the slice, and gone before backward
+        ("forward", "mm", (NARROW, WEIGHT), both, 9),
+        ("forward", "silu", (half,), NARROW, 7),
+        ("forward", "mul", (half, NARROW), NARROW, 6),
+        ("forward", "mm", (NARROW, WEIGHT), NARROW, 5),
+        ("backward", "mm", (NARROW, WEIGHT), NARROW, 8),
+        ("backward", "mul", (NARROW, NARROW), NARROW, 8),
+        ("backward", "mul", (NARROW, half), NARROW, 8),
+        ("backward", "silu_backward", (NARROW, half), NARROW, 10),
+    ]
+    found = listed(*steps)
+    storages = [*found.storages[:1], replace(found.storages[1], bytes=2 * NARROW_BYTES), *found.storages[2:]]
+    phases = [one[0] for one in steps]
+    by = fused(found, phases)
+    list_ = replace(found, storages=tuple(storages))
+    kept_ = kept(list_, phases, by.inner, by.flow, ends=by.ends, same=by.same)
+    assert (1, 2 * NARROW_BYTES) in [(one.born, one.bytes) for one in kept_]
+    assert 2 not in [one.born for one in kept_]

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from estimator.cost.efficiency import NAMES, efficiencies, ideal
 from estimator.cost.host import new_products_s
 from estimator.estimate import expected, what_if
+from estimator.estimate.call_times import CORRECTED, WALKED_FIRST, times_of
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.estimate.recorded import CORRECTED, WALKED_FIRST, recorded, times_of
+from estimator.estimate.recorded import phases_of, recorded
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
-from estimator.scenario.op_rows import rows_are
+from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems
 
 OPS = Path(__file__).parents[2] / "reference" / "ops"
@@ -66,6 +67,18 @@ def test_what_is_known_of_the_program_is_counted():
     assert any("placeholders" in line for line in estimate.assumptions), "the list's own assumptions are handed on"
     assert "head" in {module.path for module in estimate.modules}
     assert estimate.ops[0].seconds == max(row.seconds for row in estimate.ops)
+
+
+def test_a_sample_counts_once_whatever_losses_are_taken_over_it():
+    at = next(at for at, one in enumerate(LLAMA.calls) if LLAMA.of(one).op.endswith("nll_loss_forward"))
+    loss = LLAMA.calls[at]
+    pictures = Signature(op="aten::nll_loss2d_forward", inputs=(Operand(shape=(2, 92, 100), dtype="float32"),))
+    signatures = tuple(pictures if i == loss.signature else one for i, one in enumerate(LLAMA.signatures))
+    kept = [one for one in LLAMA.calls if "embedding" not in LLAMA.of(one).op]
+    calls = tuple(one for call in kept for one in ([call] * 6 if call is loss else [call]))
+    found = replace(LLAMA, signatures=signatures, calls=calls)
+    assert loss_rows(found, phases_of(found)) == 2
+    assert loss_rows(LLAMA, phases_of(LLAMA)) == 2048
 
 
 def test_a_cpu_holds_what_storages_take_and_nothing_back():
@@ -192,6 +205,9 @@ def test_ranks_that_sum_their_gradients_hide_most_of_it():
     ), "what hides counts to no module"
     assert many.memory.peak_bytes > alone.memory.peak_bytes
     assert many.chips == 8
+    eight, alone = (" ".join(one.assumptions) for one in (many, predicted(LLAMA)))
+    assert "to power and heat of 8 chips" in eight
+    assert "power and heat" not in alone, "as its products reach what one chip alone reaches"
     without = predicted(what_if.without_communication(with_data_parallel(8)(LLAMA)))
     assert without.phases_s["exposed_communication"] == 0
     assert without.step_time_s <= many.step_time_s

@@ -160,6 +160,19 @@ def test_rows_are_added_up_by_turns_in_eager_kernels_only():
         assert named(ops_of())[name].mixed_elements == 0
 
 
+def test_what_arrives_is_sorted_and_what_goes_back_is_copied_by_index():
+    plan, rows = {"ep": 4}, 128 * 4 * 256
+    eager = named(ops_of(DEEPSEEK, plan, framework="pytorch-eager", precision="bf16-amp"))
+    # Gradients of gathered rows are added up onto zeros; results are in the products' type, into a copy of their place.
+    assert eager["expert sort"].stream_bytes == rows * (4 + 4)
+    assert eager["expert sort gradient"].mixed_elements == moe.ADDED_PASSES * rows
+    assert (eager["expert unsort"].launches, eager["expert unsort"].strided_elements) == (2, rows)
+    assert eager["expert unsort gradient"].stream_bytes == rows * (2 + 2)
+    fused = named(ops_of(DEEPSEEK, plan))
+    assert {fused[f"expert {name}"].stream_bytes for name in ("sort", "unsort")} == {rows * 4}
+    assert fused["expert sort gradient"].mixed_elements == 0
+
+
 def test_who_sends_a_token_to_each_rank_once_copies_it_there():
     plain, once, alone = (
         named(ops_of(DEEPSEEK, {"ep": ep, "ep_dispatch": way}))

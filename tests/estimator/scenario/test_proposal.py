@@ -179,6 +179,16 @@ def test_attention_that_sees_all_tokens_is_said():
     assert found.fields["model.ffn"].value == 2048
 
 
+def test_classes_of_pictures_are_no_vocabulary():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=False)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]
+    for rows, is_sure in ((2, False), (32, True)):
+        loss = kernel("aten::nll_loss_forward", (rows, 100), (rows,))
+        found = made(attention, *products, loss)
+        assert (found.fields["model.vocab"].value, found.fields["model.vocab"].sure) == (100, is_sure)
+        assert any("works on samples (as pictures) of 16 positions" in note for note in found.notes) is not is_sure
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_linears_of_inference_mode_say_whether_they_add_a_bias(bias):
     attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
@@ -326,3 +336,23 @@ def test_a_slice_of_a_parameter_that_is_added_to_the_tokens_may_be_learned_posit
     none, found = (made(TABLE, attention, *products, one).fields["model.position"] for one in (bias, places))
     assert (none.value, none.sure) == ("none", True)
     assert (found.value, found.sure) == ("learned", False)
+
+
+def test_packed_sequences_are_as_many_as_the_longest_allows():
+    found = listed("h200/trace-short-1.trace.json.gz")
+
+    def packed(s: Signature) -> Signature:
+        if "attention" not in s.op or "backward" in s.op:
+            return s
+        inputs = tuple(
+            replace(one, shape=(one.shape[0] * one.shape[2], one.shape[1], one.shape[3]), strides=None)
+            for one in s.inputs[:3]
+        )
+        op = "flash_attn_3::_flash_attn_forward"
+        return replace(s, op=op, inputs=inputs, arguments={"max_seqlen": 2048, "is_causal": True})
+
+    proposed = proposal(replace(found, signatures=tuple(map(packed, found.signatures))))
+    fields = {name: one.value for name, one in proposed.fields.items()}
+    wanted = ("training.seq_len", "model.heads", "model.kv_heads", "model.head_dim", "plan.micro_batch", "model.layers")
+    assert {name: fields.get(name) for name in wanted} == {name: LLAMA[name] for name in wanted}, proposed.reason
+    assert fields["training.attention"] == "flash"

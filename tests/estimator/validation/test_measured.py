@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from estimator.validation.csv_row import scenario_of_row
-from estimator.validation.measured import number
+from estimator.validation.measured import is_inference, number
 from tests.estimator.validation.rows import ROW, reason
 
 
@@ -19,6 +19,7 @@ from tests.estimator.validation.rows import ROW, reason
 def test_a_model_that_names_a_part_of_a_step_times_that_part(model, parts):
     measured = scenario_of_row({**ROW, "model": model, "measured_peak_mem_gib": "4"}).measured
     assert (measured.timed_parts, measured.step_s, measured.memory_bytes) == (parts, 1.25, None)
+    assert is_inference({"model": model}) == (parts == ("forward",))
 
 
 def test_the_step_time_may_come_from_throughput():

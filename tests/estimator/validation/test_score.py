@@ -119,7 +119,8 @@ def test_phases_inference_and_the_predictions_of_others_are_scored_too():
     assert both.peers_error_pct == pytest.approx({"naive": 50.0})
     assert (both.low_s <= both.step_s <= both.high_s, both.naive_error_pct) == (True, None)
     assert (backward.time_error_pct, backward.covered, [*backward.parts_error_pct]) == (None, None, ["backward"])
-    assert forward.step_s == pytest.approx(parts["forward"])
+    assert forward.step_s == forward.parts_s["forward"]
+    assert forward.step_s < parts["forward"], "autograd records nothing, so that the host is done earlier"
     result = validate([{**ROW, **times, "mode": "inference"}])
     assert (result.interval.n, result.forward.n, result.backward.n, result.optimizer.n) == (1, 1, 1, 0)
 

@@ -34,7 +34,10 @@ def test_a_mistake_names_its_field(flags, said, tmp_path, capsys):
 
 def test_a_script_of_any_name_keeps_its_arguments(traced, tmp_path):
     script = tmp_path / "train"
-    script.write_text("import sys, torch\nassert sys.argv[1:] == ['--lr', '1']\ntorch.ones(8, device='cuda').sum()")
+    script.write_text(
+        "import subprocess, sys, torch\nassert sys.argv[1:] == ['--lr', '1']\ntorch.ones(8, device='cuda').sum()\n"
+        "assert 'traced' in subprocess.run(['nvidia-smi'], check=True, capture_output=True, text=True).stdout"
+    )
     assert traced(script, "--", "--lr", "1").arguments == ("--lr", "1")
 
 

@@ -1,5 +1,6 @@
 """Why a traced program ended: what is at fault, and the way out, in one line."""
 
+import subprocess
 import urllib.error
 
 import pytest
@@ -36,6 +37,13 @@ def fetched():
         return error
 
 
+def ran_nothing():
+    try:
+        subprocess.run(["no-such-command"], check=True)
+    except FileNotFoundError as error:
+        return error
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -46,6 +54,7 @@ def fetched():
         (unbuilt(), "json.helpers_cpp of it is missing: where that is C++ of its own, build it"),
         (fetched(), "It loads a kernel that is built for a GPU"),
         (RuntimeError("Error downloading train-images"), "wants what only a network has"),
+        (ran_nothing(), "It runs a command that this host does not have"),
         (FileNotFoundError("train.bin"), "Put such a file there"),
         (ModuleNotFoundError("No module named 'xformers'", name="xformers.ops"), "Choose torch's own attention"),
         (ModuleNotFoundError("No module named 'own'", name="own"), "Install it beside Headroom"),

@@ -7,7 +7,7 @@ from typing import Any
 from app.importers.text.kinds import ddp_breakdown
 from app.importers.text.kinds.ddp_breakdown import MODES, said_in_text
 from app.importers.text.kinds.ddp_lines import VARIANT, variant
-from app.importers.text.kinds.step_times import describe
+from app.importers.text.kinds.run_cells import describe
 from app.importers.text.layout.document import Block, Document, Table
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.importers.text.kinds.step_times import COUNTS
+from app.importers.text.kinds.run_cells import COUNTS
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import counted
 

@@ -1,4 +1,7 @@
-"""Step checks: whose batch and whose rate a table of steps means, by what its own time, rate and batch say together."""
+"""Step checks: what a table of steps means by its own time, rate and batch together.
+
+Whose batch and whose rate they are, and what its forward and its total hold.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ _LEAST = 20.0
 """Smaller rates are rounded too coarsely to tell."""
 _OTHERS = ("global_batch", "batch_per_gpu", "micro_batch")
 _RATES = ("tokens_per_s", "samples_per_s")
+_SAME = 1e-6
+_SUM = 0.01
 
 
 def batch_of_tokens(rows: list[dict[str, Any]], where: str) -> list[Warning]:
@@ -136,3 +141,37 @@ def _told(row: dict[str, Any]) -> float | None:
     if isinstance(tokens, float) and tokens >= _LEAST and isinstance(length, int) and length > 0:
         return tokens * step_s / length
     return samples * step_s if isinstance(samples, float) and samples >= _LEAST else None
+
+
+def contained_backward(rows: list[dict[str, Any]], where: str) -> list[Warning]:
+    """Where 'forward' equals the total although there is a backward time, it is forward and backward together."""
+    changed = 0
+    for row in rows:
+        forward, backward = row.get("forward_s"), row.get("backward_s")
+        total = row.get("step_s") if row.get("step_s") is not None else row.get("forward_backward_s")
+        if not forward or not backward or not total or backward >= total:
+            continue
+        if math.isclose(forward, total, rel_tol=_SAME):
+            row.pop("step_s", None)
+            row["forward_backward_s"] = forward
+            if "forward_total_s" in row:
+                row["forward_backward_total_s"] = row.pop("forward_total_s")
+            row["forward_s"] = forward - backward
+            changed += 1
+    if not changed:
+        return []
+    message = (
+        f"In {counted(changed, 'row')} the forward time equals the total time although there is a backward time: it is "
+        "forward and backward together. It was stored as such, and forward as total minus backward"
+    )
+    return [Warning(code="forward-contains-backward", message=message, where=where)]
+
+
+def total_is_sum(rows: list[dict[str, Any]]) -> None:
+    """Where a total is just forward plus backward, call it that: it holds no optimizer step."""
+    for row in rows:
+        forward, backward, total = row.get("forward_s"), row.get("backward_s"), row.get("step_s")
+        if not forward or not backward or not total or "optimizer_s" in row:
+            continue
+        if math.isclose(total, forward + backward, rel_tol=_SUM):
+            row["forward_backward_s"] = row.pop("step_s")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from app.importers.text.kinds.run_cells import COUNTS, describe
 from app.importers.text.kinds.step_prose import fill_in, model_before, model_said, said_before
-from app.importers.text.kinds.step_times import COUNTS, describe
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning

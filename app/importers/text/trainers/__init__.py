@@ -48,7 +48,7 @@ _LONGEST_LINE = 8000
 def read(text: str, filename: str) -> Measurement | None:
     """Read the log of whichever trainer says most of its steps, None where it is of none.
 
-    One trainer may drive another; what the one leaves out of the scenario, the arguments of the other may say.
+    One trainer may drive another; what the one leaves out of the scenario and of memory, the other may say.
     """
     lines = _lines(text)
     logs = [(name, log) for name, reader in TRAINERS.items() if (log := reader(lines)) is not None]
@@ -60,7 +60,10 @@ def read(text: str, filename: str) -> Measurement | None:
     if len(logs) > 1:
         others = [log.scenario for _, log in logs if log is not best and log.scenario]
         world = max(log.world_size for _, log in logs)
-        best = replace(best, scenario=_filled(best.scenario, others), world_size=world)
+        memory = best.memory
+        if memory.peak_bytes is None:
+            memory = next((log.memory for _, log in logs if log.memory.peak_bytes is not None), memory)
+        best = replace(best, scenario=_filled(best.scenario, others), world_size=world, memory=memory)
     return measurement(best, name, filename)
 
 

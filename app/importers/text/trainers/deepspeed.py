@@ -162,4 +162,7 @@ def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
         plan["sharding"] = _SHARDINGS[arguments["zero_optimization_stage"]]
     precision = "bf16-amp" if arguments.get("bfloat16_enabled") == "True" else (
         "fp16-amp" if arguments.get("fp16_enabled") == "True" else "fp32")  # fmt: skip
-    return {"plan": plan, "training": {"global_batch": said["batch"], "precision": precision}}, world
+    return {
+        "plan": plan,
+        "training": {"global_batch": said["batch"], "precision": precision, "framework": "pytorch-eager"},
+    }, world

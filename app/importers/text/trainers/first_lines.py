@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
-from app.importers.text.trainers.log import CPU
+from app.importers.text.trainers.log import BUSY_GPUS, CPU
 from app.importers.text.values import meaning, sizes
 from app.importers.text.values.chip_names import gpus_said, spoken
 from app.importers.text.values.figures import count
@@ -42,9 +41,11 @@ _COUNT = re.compile(
     + r")\s{0,2}[:= ]\s{0,2}(\d[\d,]{0,11})(k)?(?![\w.])(\s{0,2}(?:/|per)\s{0,2}(?:gpu|device|rank))?",
     re.IGNORECASE,
 )
+_BUSY = re.compile(r"^nvidia-smi: devices with work: (\d{1,5})$")
 _PARAMETERS = re.compile(r"\b(?:n_|num_)?param(?:eter)?s?\s?[:=]\s?([\d.,]{1,20}[KMB]?)\b", re.IGNORECASE)
 _CPU = re.compile(
-    r"^(?!.*\boffload(?![\w ]{0,20}[:= ]\s?(?:none|no|not|null|false|off|0)\b)).*\bdevice\s?[:=]\s?cpu\b", re.IGNORECASE
+    r"^(?!.*\boffload(?![\w ]{0,20}[:= ]\s?(?:none|no|not|null|false|off|0)\b)).*\bdevice\s?[:= ]\s?cpu\b",
+    re.IGNORECASE,
 )
 """On what it ran; states that are offloaded are on a CPU as well, unless the line says that none are."""
 _MODEL = re.compile(r"\bmodel(?:_name|_name_or_path)?\s?[:=]\s?([\w./-]{1,80})(?![\w./-]|\s?[:=])", re.IGNORECASE)
@@ -70,12 +71,13 @@ _UP_TO = 1024
 
 
 def settings_before(lines: Sequence[str]) -> dict[str, str]:
-    """Settings of the lines before the first step, as they are said first; {} where they say only one thing.
+    """Settings of the first and last lines before a step, as they are said first; {} where they say only one thing.
 
     A line of its own that says one thing counts where it names it with a colon or an equals sign.
     """
     found: dict[str, str] = {}
-    for line in islice(lines, _MOST_LINES):
+    looked_at = lines if len(lines) <= 2 * _MOST_LINES else [*lines[:_MOST_LINES], *lines[-_MOST_LINES:]]
+    for line in looked_at:
         if len(line) <= _LONGEST_LINE:
             said = _said(line)
             if len(said) >= _FEWEST or re.search(r"\w\s?[:=]\s?\w", line):
@@ -94,6 +96,8 @@ def _said(line: str) -> dict[str, str]:
             said.setdefault(axis, str(degree))
     if gpus := gpus_said(line):
         said.setdefault("world_size", str(gpus[0]))
+    if busy := _BUSY.match(line):
+        said[BUSY_GPUS] = busy[1]
     if chip := next(spoken(line), None):
         said["gpu"] = chip.name
     elif _CPU.search(line):

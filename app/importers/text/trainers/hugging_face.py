@@ -146,6 +146,7 @@ def _log(
         steps_s=tuple(timed),
         scenario=_scenario(arguments, said, model, world, length),
         world_size=max(world, 1),
+        parameters=said.get("Number of trainable parameters", 0),
         warnings=tuple(warnings),
     )
 

@@ -29,6 +29,8 @@ _PRECISIONS = {"bfloat16": "bf16-amp", "16bit": "fp16-amp"}
 _TOTAL = re.compile(r"^(?:([\d.]{1,8}) ([KMBT])\s{1,20}Total params|Total params: ([\d.]{1,8}) ([KMBT]))\b")
 _PART = re.compile(r"^[\s|│]{0,4}\d{1,4}\s{1,4}[|│]\s{1,4}\S{1,80}\s{1,80}[|│]\s{1,4}(\w{1,80})\s{1,80}[|│]")
 """A row of its summary: ``0 | model | GPT2LMHeadModel | 124 M  | train``."""
+_FAMILY = re.compile(r"[a-z]{3,}")
+"""How a model's name begins that is of a family: two letters, as a course has, stand in any class's."""
 
 
 def read(lines: Sequence[str]) -> Log | None:
@@ -74,7 +76,7 @@ def _model(lines: Sequence[str]) -> tuple[str, str]:
         for entry in catalog.entries("models")
         if abs(parameters(entry.value) - count) <= off
         for name in classes
-        if re.split(r"[\d-]", entry.key)[0] in name.lower()
+        if (family := _FAMILY.match(entry.key)) and family[0] in name.lower()
     ]
     if len({key for key, _ in near}) != 1:
         return "", ""

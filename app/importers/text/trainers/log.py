@@ -12,7 +12,7 @@ from app.importers.text.values.devices import of_name
 from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
-from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.measurement import PARAMETERS, MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.problems import InputProblems
 
 _SLOW = 1.2
@@ -44,6 +44,8 @@ class Log:
     memory: MeasuredMemory = field(default_factory=MeasuredMemory)
     warnings: tuple[Warning, ...] = ()
     gpu: str = ""
+    parameters: int = 0
+    """As the run counts those of its model; 0 where it does not."""
 
 
 def without_first(steps: Sequence[Step], warnings: list[Warning]) -> tuple[float, ...]:
@@ -96,8 +98,9 @@ _PLAIN = re.compile(
 )
 
 
-_PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_memory_bytes", "max_memory_allocated_bytes",
-          "peak_memory_allocated_bytes", "memory_max_active_bytes")  # fmt: skip
+_PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_mem_bytes", "max_memory_bytes",
+          "max_memory_allocated_bytes", "peak_memory_allocated_bytes", "peak_memory_alloc_bytes",
+          "memory_max_active_bytes")  # fmt: skip
 _HELD = (
     "reserved_bytes",
     "reserved_memory_bytes",
@@ -154,9 +157,12 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         rows=log.rows,
         warnings=log.warnings,
         device=_device(log.gpu),
+        samples={PARAMETERS: log.parameters} if log.parameters else {},
     )
 
 
+BUSY_GPUS = "busy_gpus"
+"""Setting: on how many GPUs nvidia-smi saw work."""
 CPU = "cpu"
 """What a log calls the device of a run without a GPU."""
 

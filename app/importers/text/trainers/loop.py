@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from app.importers.text.trainers import clock, passes
+from app.importers.text.trainers import clock, passes, torchtune
 from app.importers.text.trainers.first_lines import settings_before
 from app.importers.text.trainers.log import (
     SHORT,
@@ -26,26 +26,13 @@ from app.importers.text.trainers.log import (
     rows_of,
     without_first,
 )
+from app.importers.text.trainers.marks import LONGEST_LINE, MOST_FIELDS, marked, place_of
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.measurement import Warning
+from estimator.scenario.units import GIB, MIB
 
-_MARK = re.compile(
-    r"(?<![A-Za-z])(?:(?:step|iter(?:ation)?|batch|it)s?\s{0,8}[:=#]?\s{0,8}\[?|epoch:?\s{0,4}\[?\d{1,6}\]?\s{0,4}\[)"
-    r"\s{0,8}(\d{1,9})(?:\s{0,4}/\s{0,4}\d{1,9})?\b",
-    re.IGNORECASE,
-)
-_ALONE = re.compile(r"[\W_]{0,600}(?:epoch\s?[:=]\s?\d{1,9}[\W_]{0,600})?", re.IGNORECASE)
-"""Behind a mark with its figures beneath: nothing, or the epoch, as in OLMo's ``[step=10/739328,epoch=0]``."""
-_NUMBERED = re.compile(
-    r"\s{0,8}(\d{1,9})(?:\s{0,4}[,|:]\s{0,4}(?=(?:train_)?loss\b)|\s{1,4}(?=[\d.]{1,12} m?s run,))", re.IGNORECASE
-)
-"""A line that begins with the number of its step: ``536, loss: 3.34, dt: 0.391s``, ``1410 | loss 5.14 | 23.4ms``, and
-tinygrad's ``4 4.32 s run, 11.8750 loss, …``.
-"""
-_PAIR = re.compile(r"[A-Za-z][\w ./-]{0,60}: {0,4}[-+]?[\d.]{1,30}(?:e[-+]?\d{1,3})?\s{0,8}")
-"""A line of one figure under a mark alone, as fms-fsdp prints them."""
 _PER_STEP = r"(?:it|iter|iteration|step|batch)"
 _SECOND = r"(?:s|sec|second)"
 _UNIT = (
@@ -84,12 +71,6 @@ _RATE = re.compile(
     r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|dev|rank))?$|(?:^|_)tps$"
 )
 _FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|dev|chip|rank)$")
-_PROGRESS = re.compile(
-    r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
-)
-"""Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
-_OF_A_GPU = re.compile(r"\btgs \(tokens/gpu/second\)=", re.IGNORECASE)
-"""InternLM's: ``tflops=189.8,step=1,loss=11.6,tgs (tokens/gpu/second)=4274.45,lr=6e-07``."""
 _SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,80})")
 """MaxText: what it was asked to do, and on how many devices."""
 _ANY_FLOP_RATE = re.compile(r"([kmgtp])flops?_(?:per_)?(?:s|sec|second)$")
@@ -104,10 +85,11 @@ _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:pe
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds|[mg]ib)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
-_LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
+_FEWEST, _DIGITS = 3, 9
 _FEWEST_OF_A_BAR = 10
-_FEWEST_BYTES = 1e8
-"""Memory without a unit that is more counts bytes."""
+_FEWEST_BYTES, _FEWEST_MIB, _MOST_MIB = 1e8, 1000.0, 1e6
+"""Memory without a unit that is more counts bytes; between the others it counts MiB, as OpenMMLab's does."""
+_IN_GIB = ("peak_memory_alloc", "peak_memory_active", "peak_memory_reserved")
 _MOST_RUNS = 8
 """Of a log that several processes write, as one that began anew beside another."""
 _LONGEST_STEP_S = 100.0
@@ -117,16 +99,17 @@ _LONGEST_STEP_S = 100.0
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, else the rates of its bars; None where no three lines say a step and how long or how fast."""
     warnings: list[Warning] = []
-    marked = [
-        (step, line, passes.pass_of(line[: _at(line)], text))
-        for mark, text, line in _marked(lines)
+    timed_lines = [
+        (step, line, passes.pass_of(line[: place_of(line)], text))
+        for mark, text, line in marked(lines)
         if (step := _step(mark, text)).row
     ]
-    steps = _timed([step for step, _, _ in marked], lines, warnings)
+    config = torchtune.settings_of(lines)
+    steps = _timed([step for step, _, _ in timed_lines], lines, warnings, torchtune.step_tokens_of_rank(config))
     if len({step.number for step in steps}) < _FEWEST:
-        return _bars(lines)
-    said = [one for _, _, one in marked]
-    each = passes.passes_of_step([step.number for step in steps], said) if len(steps) == len(marked) else 1
+        return _bars(lines) or _by_clock(lines)
+    said = [one for _, _, one in timed_lines]
+    each = passes.passes_of_step([step.number for step in steps], said) if len(steps) == len(timed_lines) else 1
     if each > 1:
         steps, steps_s = passes.in_steps(steps, said, each, warnings)
         return Log(rows=rows_of(steps, "iteration"), steps_s=steps_s, warnings=tuple(warnings))
@@ -139,8 +122,8 @@ def read(lines: Sequence[str]) -> Log | None:
         steps_s = (means[-1],)
         message = "The step time is the mean of the run up to its last line, the first steps among them"
         warnings.append(Warning(code="mean-of-run", message=message))
-    if not steps_s and len(steps) == len(marked):
-        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line, _ in marked], warnings)
+    if not steps_s and len(steps) == len(timed_lines):
+        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line, _ in timed_lines], warnings)
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
@@ -154,67 +137,60 @@ def read(lines: Sequence[str]) -> Log | None:
         memory=memory_of(rows, warnings),
         warnings=tuple(warnings),
     )
-    settings = {
+    return _with_settings(log, lines, timed_lines[0][1], config)
+
+
+def _with_settings(log: Log, lines: Sequence[str], first: str, settings: Mapping[str, str]) -> Log:
+    """The log with what the lines before its ``first`` step say of its run, unless ``settings`` do."""
+    settings = settings or {
         (hit[1] or hit[2]).lower(): hit[3]
         for line in lines
-        if len(line) < _LONGEST_LINE and (hit := _SETTING.search(line))
+        if len(line) < LONGEST_LINE and (hit := _SETTING.search(line))
     }
     if not settings:
-        settings = settings_before(lines[: next((at for at, line in enumerate(lines) if line == marked[0][1]), 0)])
+        settings = settings_before(lines[: next((at for at, line in enumerate(lines) if line == first), 0)])
     return with_settings(log, settings) if settings else log
 
 
-def _at(line: str) -> int:
-    """Where the number of a line's mark begins."""
-    found = _mark_of(_in_words(line))
-    return found.start(1) if found else 0
-
-
-def _mark_of(line: str) -> re.Match[str] | None:
-    return _MARK.search(line[:_HEAD]) or _NUMBERED.match(line[:_HEAD])
-
-
-def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each step that is marked, what is said of it, and the line of the mark.
-
-    It is said behind the mark; under a mark alone on indented lines, and on lines of one figure each.
-    """
-    under: tuple[int, list[str], str] | None = None
-    for line in map(_in_words, lines):
-        found = _mark_of(line) if len(line) <= _LONGEST_LINE else None
-        if under and found is None and (line[:1].isspace() or _PAIR.fullmatch(line[:_HEAD])):
-            if len(under[1]) < _MOST_FIELDS:
-                under[1].append(line[:_LONGEST_LINE])
-            continue
-        if under:
-            yield under[0], "\n".join(under[1]), under[2]
-            under = None
-        if found and _ALONE.fullmatch(line[found.end() :]):
-            under = (int(found[1]), [], line)
-        elif found:
-            yield int(found[1]), line[found.end() :], line
-    if under:
-        yield under[0], "\n".join(under[1]), under[2]
-
-
-def _in_words(line: str) -> str:
-    line = _OF_A_GPU.sub("tokens_per_s_per_gpu=", line)
-    found = _PROGRESS.search(line) if line.startswith("Progress on:") or " Progress on:" in line[:_HEAD] else None
-    if found is None:
-        return line
-    step = round(number(found[1]) * (1000 if found[2] else 1))
-    return f"{line[: found.start()]}step {step} | rate: {found[3]}{found[4]} | {found[5].partition('postfix:')[2]}"
+def _by_clock(lines: Sequence[str]) -> Log | None:
+    """Steps whose lines say a loss and no time, timed by what each line begins with; None where that says nothing."""
+    found = [
+        (number, text, line, stamp)
+        for number, text, line in marked(lines)
+        if "loss" in line.lower() and (stamp := clock.stamp(line)) is not None
+    ]
+    if len(found) < _FEWEST or any(one[0] >= other[0] for one, other in pairwise(found)):
+        return None
+    warnings: list[Warning] = []
+    steps = [Step(number=number, seconds=None, row=_fields(text)) for number, text, _, _ in found]
+    steps, steps_s = clock.timed(steps, [stamp for *_, stamp in found], warnings)
+    if not steps_s:
+        return None
+    rows = rows_of(steps)
+    log = Log(rows=rows, steps_s=steps_s, memory=memory_of(rows, warnings), warnings=tuple(warnings))
+    return _with_settings(log, lines, found[0][2], {})
 
 
 def _step(mark: int, text: str) -> Step:
-    """What a line says of a step; an empty row where that is no time and no rate."""
+    """What a line says of a step, with those beneath it where it says no time; no row where neither says one."""
+    row = _fields(text.partition("\n")[0])
+    if not any(key in row for key in _TIMED):
+        row = _fields(text)
+    return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in _TIMED) else {})
+
+
+_TIMED = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """Columns and SI values of what is said of a step."""
     row: dict[str, Any] = {}
     unnamed, of_each = None, 0.0
     several = _OF_SEVERAL.search(text)
     steps = max(1, int(several[1])) if several else 1
     text = _OF_SEVERAL.sub("time", text)
     for at, field in enumerate(_FIELD.finditer(text)):
-        if at >= _MOST_FIELDS:
+        if at >= MOST_FIELDS:
             break
         name, value = re.sub(r"[^a-z0-9]+", "_", (field[1] or "").lower()).strip("_"), number(field[3].upper())
         printed = re.sub(r"\s", "", field[4] or field[2] or "").lower()
@@ -232,8 +208,8 @@ def _step(mark: int, text: str) -> Step:
         value = value / steps if key in ("step_s", "step_without_unit") else value
         if key == "unnamed_s":
             unnamed = value * scale
-        elif key and not printed and value >= _FEWEST_BYTES and key.endswith("memory"):
-            row.setdefault(f"{key}_bytes", value)
+        elif (held := _bytes_of(key, value)) and not printed:
+            row.setdefault(f"{key}_bytes", held)
         elif key and key not in _MARKS and not (key == "mfu_frac" and value <= 0):
             row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
     if unnamed:
@@ -242,9 +218,21 @@ def _step(mark: int, text: str) -> Step:
         row["step_s"] = whole
     if of_each > 0 and not any(key in row for key in ("step_s", "step_without_unit")):
         row["step_s"] = 1 / of_each  # OLMo's, who counts the steps of one; Composer's is a share, beside that of all
-    row = {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
-    timed = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
-    return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in timed) else {})
+    return {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
+
+
+def _bytes_of(name: str, value: float) -> float:
+    """Bytes of memory without a unit, 0 where it is none, or a number of anything: so many are bytes, or MiB.
+
+    torchtune writes GiB under names of its own, and detectron2 ``3961M`` for MiB.
+    """
+    if name in _IN_GIB:
+        return value * GIB
+    if not name.endswith(("memory", "mem")):
+        return 0.0
+    if name == "max_mem" and value >= _FEWEST_BYTES:
+        return value / 1e6 * MIB
+    return value if value >= _FEWEST_BYTES else value * MIB if _FEWEST_MIB <= value < _MOST_MIB else 0.0
 
 
 def _whole_of_phases(row: dict[str, Any]) -> float:
@@ -302,8 +290,11 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     return (name + known.suffix, known.scale) if known else (name, 1.0)
 
 
-def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning]) -> list[Step]:
-    """The steps with their seconds: as said, as seconds where no unit is, apart, or by the tokens of a step."""
+def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning], each_tokens: int) -> list[Step]:
+    """The steps with their seconds: as said, as seconds where no unit is, apart, or by the tokens of a step.
+
+    ``each_tokens``: those of one GPU, 0 where they are not known.
+    """
     bare = [step.row["step_without_unit"] for step in steps if "step_without_unit" in step.row]
     in_seconds = bool(bare) and 0 < statistics.median(bare) < _LONGEST_STEP_S
     said = in_seconds or any(step.seconds for step in steps)
@@ -317,7 +308,7 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
     if not said and _of_each_step(steps):
         steps = [_with_own_time(step) for step in steps]
         said = True
-    hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:_LONGEST_LINE]))), None)
+    hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:LONGEST_LINE]))), None)
     tokens = number(hit[1]) if hit else 0.0
     timed = []
     runs: list[Step] = []
@@ -335,6 +326,8 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
                 runs = [*runs[1 - _MOST_RUNS :], step]
         elif not said and tokens and row.get("tokens_per_s"):
             seconds = tokens / row["tokens_per_s"]
+        elif not said and each_tokens and row.get("tokens_per_s_per_gpu"):
+            seconds = each_tokens / row["tokens_per_s_per_gpu"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
 
@@ -371,7 +364,7 @@ def _bars(lines: Sequence[str]) -> Log | None:
     rows: list[dict[str, Any]] = []
     left = False
     for line in lines:
-        found = _BAR.search(line[:_LONGEST_LINE])
+        found = _BAR.search(line[:LONGEST_LINE])
         value = number(found[3]) if found else 0.0
         if found is None or value <= 0:
             left = left or bool(line.strip() and rows and rows[-1]["step"] == rows[-1]["steps"])

@@ -76,7 +76,13 @@ def read(lines: Sequence[str]) -> Log | None:
         message = "The log shows no MFU that a whole number of GPUs has, so nothing tells how many shared a step"
         warnings.append(Warning(code="ranks-unknown", message=message))
     scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}
-    return replace(log, scenario=scenario, world_size=plan.get("dp", 1), warnings=tuple(warnings))
+    return replace(
+        log,
+        scenario=scenario,
+        world_size=plan.get("dp", 1),
+        warnings=tuple(warnings),
+        parameters=_counted(before) or round(printed),
+    )
 
 
 def _model(

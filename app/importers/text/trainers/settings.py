@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.importers.text.trainers.log import CPU, Log
+from app.importers.text.trainers.log import BUSY_GPUS, CPU, Log
 from app.importers.text.values import meaning
+from app.importers.text.values.figures import count
 from app.importers.text.values.models import model_of
-from app.importers.text.values.sizes import model_of_sizes, whole_of
-from estimator.scenario.measurement import BATCH_GUESSED, Warning
+from app.importers.text.values.sizes import COUNT, model_of_sizes, whole_of
+from estimator.scenario.measurement import BATCH_GUESSED, FIELD_GUESSED, Warning
+from estimator.scenario.units import counted
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of, sharding_of
 
 _MODEL = ("model", "model_name", "model_name_or_path", "model_type", "arch", "architecture")
@@ -54,6 +56,7 @@ _PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
 _KINDS = ("gpu", "cuda", "tpu", "gpu_multiprocess", "rocm")
 """Words for a device that name none."""
 _ON = ("true", "1", "yes", "True")
+_FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 _SHARDED = ("ici_fsdp_parallelism", "dcn_fsdp_parallelism")
 _REST = "-1"
 """How MaxText writes that an axis takes what the others leave of the devices."""
@@ -88,7 +91,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
 
     ``ranks``: where the settings do not say how many there are.
     """
-    world = whole_of(settings, _WORLD) or ranks
+    world = whole_of(settings, _WORLD) or ranks or whole_of(settings, (BUSY_GPUS,))
     degrees = {axis: degree for axis in _MESH if (degree := _degree(settings, axis)) > 1}
     if world % math.prod(degrees.values()):
         degrees = {}
@@ -119,6 +122,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
     precision = precision_of(_first(settings, _PRECISION))
     if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
         precision = "bf16-amp"
+    framework = settings.get("framework", "")
     flag = next((precision for name, precision in meaning.PRECISION_FLAGS.items() if settings.get(name, "") in _ON), "")
     return Said(
         model=_first(settings, _MODEL),
@@ -131,7 +135,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
         precision=precision or flag,
         sharding="fsdp" if sharded else _sharding(settings),
         recompute=_recompute(settings),
-        framework="xla" if on_mesh else "",
+        framework="xla" if on_mesh else framework if framework in _FRAMEWORKS else "",
         degrees=degrees,
     )
 
@@ -151,10 +155,10 @@ def _told(said: Said, log: Log) -> Said:
     if not said.guess:
         return said
     sequences = (_sequences(row, said) for row in log.rows)
-    counted = statistics.median(known) if (known := [one for one in sequences if one]) else 0.0
+    sequences_of_step = statistics.median(known) if (known := [one for one in sequences if one]) else 0.0
     plain = said.micro_batch or said.global_batch
     for batch, of_pass in ((plain, 0), (plain * said.dp, plain)):
-        if counted and abs(counted / batch - 1) < _NEAR:
+        if sequences_of_step and abs(sequences_of_step / batch - 1) < _NEAR:
             return replace(said, global_batch=batch, micro_batch=of_pass, guess="")
     return said
 
@@ -215,9 +219,19 @@ def with_settings(log: Log, settings: Mapping[str, str], built: Mapping[str, Any
         warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
     if assumed:
         warnings.append(Warning(code="model-assumed", message=f"The log states {assumed}"))
+    if said.world_size and said.world_size == whole_of(settings, (BUSY_GPUS,)) and not whole_of(settings, _WORLD):
+        message = f"nvidia-smi saw work on {counted(said.world_size, 'GPU')} as the run began"
+        warnings.append(Warning(code=FIELD_GUESSED, message=message, where="plan.dp"))
     if said.guess:
         warnings.append(Warning(code=BATCH_GUESSED, message=said.guess))
-    return replace(log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model))
+    return replace(
+        log,
+        world_size=world,
+        gpu=said.gpu,
+        warnings=tuple(warnings),
+        scenario=_scenario(said, model),
+        parameters=round(count(settings.get(COUNT, "")) or 0),
+    )
 
 
 def _scenario(said: Said, model: str | dict[str, Any] | None) -> dict[str, Any]:

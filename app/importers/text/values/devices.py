@@ -121,13 +121,26 @@ def candidates(
     return found
 
 
-def quoted(line: str) -> str:
-    """A line as it is quoted: at most 80 characters, cut between words.
+def quoted(line: str, name: str = "") -> str:
+    """A line as it is quoted: at most 80 characters, cut between words; with what it is quoted for, the ``name``.
 
     >>> quoted("All runs on one H100 80GB, batch size 4, context length 256, 5 warmup and 10 measured steps.")
     'All runs on one H100 80GB, batch size 4, context length 256, 5 warmup and 10 …'
+    >>> quoted("a file whose first words say what it is for, how long it takes and on what: 8 A100 of 40 GB", "A100")
+    '… words say what it is for, how long it takes and on what: 8 A100 of 40 GB'
     """
-    return textwrap.shorten(line, 80, placeholder=" …").rstrip(" .,:;")
+    line = " ".join(line.split())
+    until = line.lower().find(name.lower()) + len(name)
+    if until <= _QUOTED - 2:
+        return textwrap.shorten(line, _QUOTED, placeholder=" …").rstrip(" .,:;")
+    first = min(until + _BEHIND, len(line)) - _QUOTED + 4
+    words = line[line.index(" ", max(first, 0)) + 1 :]
+    return "… " + textwrap.shorten(words, _QUOTED - 2, placeholder=" …").rstrip(" .,:;")
+
+
+_QUOTED = 80
+_BEHIND = 20
+"""Letters behind a name that are quoted with it."""
 
 
 def _hit(pattern: re.Pattern[str], lines: Sequence[str]) -> str:
@@ -138,7 +151,7 @@ def _spoken_of(lines: Sequence[str], headings: Sequence[str], could: set[str]) -
     """The chips that headings or prose say that something ran on, of those that it ``could``."""
     found: dict[str, dict[str, str]] = {}
     for name, line in said_to_run_on(lines, headings):
-        said_by = f"the text names it: {quoted(line)}"
+        said_by = f"the text names it: {quoted(line, name)}"
         for one in of_name(name, "the text names"):
             if one["chip"] in could:
                 why = one["why"].replace(f"the text names {name[:40]}", said_by)

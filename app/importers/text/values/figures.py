@@ -63,6 +63,10 @@ def _in_minutes(known: Column) -> Column:
     return dataclasses.replace(known, statistic="", unit=unit("minutes"), printed_unit="min")
 
 
+OOM_CELLS = "oom_cells"
+"""Of a row: names of those of its columns whose cells say out of memory, where others have a figure."""
+
+
 def put(
     row: dict[str, Any], key: str, text: str, header: Column, findings: Findings, assumed: Unit | None = None
 ) -> Cell:
@@ -87,6 +91,8 @@ def put(
         findings.oom += read.missing == "oom"
         findings.missing += read.missing != "oom" and read.text != ""
         row[name] = None
+        if read.missing == "oom":
+            row[OOM_CELLS] = [*row.get(OOM_CELLS, ()), name]
     elif read.value is None:
         row[key] = read.text
     else:

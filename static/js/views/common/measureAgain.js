@@ -4,6 +4,10 @@ import { set, state, subscribe } from "../../state.js";
 import { h, put } from "./dom.js";
 import { toast, trying } from "./toast.js";
 
+let asked = false;
+/** Whether this page asked for it. */
+export const hasAsked = () => asked;
+
 export function createMeasureAgain() {
   const element = h("button", {
     type: "button",
@@ -16,6 +20,7 @@ export function createMeasureAgain() {
   async function ask() {
     const { measuring, message } = await api.measureCpu();
     if (message) toast(message);
+    asked ||= measuring;
     set({ catalog: { ...state.catalog, measuring } });
   }
 

@@ -1,7 +1,7 @@
 /** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, setSweep, show } from "../../actions.js";
 import { partOf, sweepable } from "../../fieldSweep.js";
-import { count, quantity, short, when } from "../../format.js";
+import { count, plural, quantity, short, when } from "../../format.js";
 import { isTable, isTraced, wasTraced } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
 import { clusterChips, complete, describe, get, resized, same, shortLabel } from "../../scenario.js";
@@ -70,7 +70,7 @@ export function createPalette(shortcuts, { found, reveal }) {
       }));
     const parts = fields.flatMap(({ path, label }) => {
       const part = partOf(path);
-      const words = `hardware multiple faster slower ${part === "link" ? "nvlink pcie" : part === "network" ? "infiniband ethernet" : ""}`;
+      const words = `hardware multiple faster slower half halved twice doubled ${part === "link" ? "nvlink pcie" : part === "network" ? "infiniband ethernet" : ""}`;
       return part
         ? [
             {
@@ -114,7 +114,13 @@ export function createPalette(shortcuts, { found, reveal }) {
       act: inExplore(() => setSides(chosenSides(state)[0] || "plan", pin)),
     }));
     const offered = models((key) => inExplore(() => setModel(key))());
-    return [...actions, ...plans, ...offered, ...chips, ...settings, ...parts, ...sweeps, ...measured];
+    const calibrate = {
+      title: "Calibrate",
+      facts: "predict by measurements of your own machine",
+      words: "calibrated calibration efficiencies probes",
+      act: () => reveal("calibration"),
+    };
+    return [...actions, calibrate, ...plans, ...offered, ...chips, ...settings, ...parts, ...sweeps, ...measured];
   }
 
   return {
@@ -169,7 +175,8 @@ function pinnedPlans() {
 
 /** What tells traces of one program apart. @param {import("../../types.js").Summary} summary */
 function tracedFacts({ predicted }) {
-  const tokens = predicted?.tokens ? ` for ${count(predicted.tokens)} tokens` : "";
+  const { tokens: many = 0, samples = 0 } = predicted ?? {};
+  const tokens = many ? ` for ${plural(many, "token")}` : samples ? ` for ${plural(samples, "sample")}` : "";
   return predicted
     ? `traced, ${quantity(predicted.step_time_s, "s")} predicted from its own ops${tokens}`
     : "traced, predicted from its own ops";

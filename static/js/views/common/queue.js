@@ -30,7 +30,7 @@ export function later(owner, work, place) {
 export const forget = (owner) => waiting.delete(owner);
 
 /** Go on with what waits, as after a card came into view. */
-export function wake() {
+function wake() {
   if (scheduled || !waiting.size) return;
   scheduled = true;
   requestAnimationFrame(drain);

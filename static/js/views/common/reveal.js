@@ -1,7 +1,7 @@
 /** Bring a control of the scenario panel into sight: unfolded, on a narrow page with its sheet open, and focused. */
 import { byId, narrow } from "./dom.js";
 
-/** @param {string} path  of the field */
+/** @param {string} path  of the field, or the part of the panel */
 export function reveal(path) {
   const explore = byId("explore");
   const control = explore.querySelector(`:is([data-field="${CSS.escape(path)}"], [data-part="${CSS.escape(path)}"])`);

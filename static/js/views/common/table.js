@@ -1,5 +1,6 @@
 /** Tables of any columns: one unit per column, three significant digits, the whole value on hover. */
 import { said } from "../../figures/tableSeries.js";
+import { isOom, OOM_CELLS } from "../../figures/tables.js";
 import { change, count, quantity, scaleFor, significant } from "../../format.js";
 import { median } from "../../measured.js";
 import { h } from "./dom.js";
@@ -239,7 +240,7 @@ export function tablesOf(rows) {
   /** @type {{name: string, keys: Set<string>, rows: Record<string, any>[]}[]} */
   const found = [];
   for (const row of rows) {
-    const keys = Object.keys(row).filter((key) => key !== "table");
+    const keys = Object.keys(row).filter((key) => key !== "table" && key !== OOM_CELLS);
     const name = String(row.table ?? "");
     let home = found.find(
       (one) => one.name === name && 2 * keys.filter((key) => one.keys.has(key)).length > keys.length,
@@ -251,7 +252,10 @@ export function tablesOf(rows) {
   return found.map(({ name, keys, rows: some }) => ({
     name,
     rows: some,
-    table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
+    table: {
+      columns: [...keys].map(columnOf),
+      rows: some.map((row) => [...keys].map((key) => (isOom(row, key) ? "OOM" : (row[key] ?? null)))),
+    },
   }));
 }
 

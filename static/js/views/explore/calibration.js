@@ -30,7 +30,7 @@ export function createCalibration() {
   const chosen = h("span", { class: "chosen" });
   const element = h(
     "details",
-    { class: "unfold calibration" },
+    { class: "unfold calibration", "data-part": "calibration" },
     h("summary", {}, h("b", { text: "Calibrated" }), chosen),
     select,
     facts,

@@ -1,7 +1,7 @@
 /** Communication: every collective of the step, its time and what of that is exposed; and which rank sends to which. */
 import { bytes, percent, seconds, significant } from "../../format.js";
 import { categoryIn, words } from "../../figures/base.js";
-import { rankMatrix } from "../../figures/rankMatrix.js";
+import { isOfRanks, isPlaced, planOf, rankMatrix } from "../../figures/rankMatrix.js";
 import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -17,6 +17,7 @@ import { grid } from "../common/table.js";
 function over({ kind, axis, ranks }) {
   const { dp = 1, cp = 1 } = state.estimated?.plan ?? {};
   const size = significant(ranks, 6);
+  if (isOfRanks(axis)) return [axis, "which axis of a plan it is, the program's ops do not say"];
   if (kind === "copy") return ["–", "on the chip itself"];
   if (axis === "dp" && cp > 1) return [`dp·cp ${size}`, `dp ${dp} × cp ${cp}: ranks of both hold the same parameters`];
   return [`${axis} ${size}`, state.catalog.axes.find(({ key }) => key === axis)?.label];
@@ -47,11 +48,16 @@ export function createCommunication({ name }) {
   function update({ collectives, step_time_s, chips }) {
     now = collectives;
     const exposed_s = collectives.reduce((sum, one) => sum + one.exposed_s, 0);
-    sub.textContent = collectives.length
-      ? `${seconds(exposed_s)} exposed, ${percent(exposed_s / step_time_s)} of the step`
-      : "";
-    const { plan, cluster } = state.estimated ?? state.scenario;
-    matrix.element.hidden = !collectives.some(({ ranks }) => ranks > 1);
+    const sent = collectives.filter(({ kind, ranks }) => kind !== "copy" && ranks > 1);
+    const placed = sent.filter((one) => isPlaced(one, chips));
+    const said = [
+      collectives.length && `${seconds(exposed_s)} exposed, ${percent(exposed_s / step_time_s)} of the step`,
+      placed.length < sent.length && "which ranks meet is not recorded",
+    ];
+    sub.textContent = said.filter(Boolean).join("; ");
+    const { plan: shown, cluster } = state.estimated ?? state.scenario;
+    const plan = planOf(shown, chips);
+    matrix.element.hidden = !placed.length;
     if (!matrix.element.hidden)
       matrix.later(() => {
         const figure = rankMatrix({

@@ -14,21 +14,34 @@ const WHOLE = "(document)";
 const NOT_JSON =
   "it is no JSON object. Choose the config.json of a Hugging Face model; logs, tables and traces are imported by the arrow at the top.";
 
-export function createModelFile() {
+/** @typedef {{model: any, parameters: number, assumptions: string[]}} Found */
+
+/**
+ * @param {{label?: string, title?: string, take?: (found: Found) => void}} [options]  `take`: what becomes of the model;
+ *   without it the scenario is of it
+ */
+export function createModelFile({
+  label = "config.json of a model",
+  title = "Take the model from a Hugging Face config.json",
+  take = ({ model, parameters }) => {
+    setOwnModel(model);
+    announce(`${model.name}: ${short(parameters)} parameters`);
+  },
+} = {}) {
   const said = h("div", { hidden: true });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
   const picker = h("input", {
     type: "file",
     accept: ".json,application/json",
     hidden: true,
-    "aria-label": "config.json of a model",
+    "aria-label": label,
     onchange: () => picker.files?.[0] && void read(picker.files[0]),
   });
   const button = h("button", {
     type: "button",
     class: "ghost",
     text: "From config.json",
-    title: "Take the model from a Hugging Face config.json",
+    title,
     onclick: () => picker.click(),
   });
 
@@ -52,11 +65,9 @@ export function createModelFile() {
     try {
       const found = await modelOf(file);
       if (!found) return traceFile(file);
-      const { model, parameters, assumptions } = found;
-      setOwnModel(model);
-      said.replaceChildren(...assumptions.map((text) => h("p", { class: "hint", text })));
-      said.hidden = !assumptions.length;
-      return announce(`${model.name}: ${short(parameters)} parameters`);
+      said.replaceChildren(...found.assumptions.map((text) => h("p", { class: "hint", text })));
+      said.hidden = !found.assumptions.length;
+      return take(found);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const whole = error.problems.some(({ field }) => field === WHOLE);

@@ -295,7 +295,7 @@ function createProposal() {
     if (!measurement) return;
     const found = measurement.proposed;
     const open = measuredScenario ? [] : (found?.asked ?? []);
-    missing.update(measurement, open, found?.fields);
+    missing.update(measurement, open, found?.fields, found?.parameters);
     const its = measurement.expected ? "profile" : "run";
     device.hidden = Boolean(measuredScenario) || its === "profile" || !(open.length || asksDevice(measurement));
     what.hidden = true;

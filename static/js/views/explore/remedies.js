@@ -27,7 +27,7 @@ function changeWords({ field, before, after }) {
 }
 
 /** @param {import("../../types.js").Change[]} changes */
-export function remedyWords(changes) {
+function remedyWords(changes) {
   const words = changes.map(changeWords);
   const shown = (/** @type {number} */ many) =>
     words.slice(0, many).join(" · ") + (words.length > many ? ` +${words.length - many}` : "");

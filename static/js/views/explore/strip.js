@@ -2,7 +2,17 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, count, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf, unconfirmed, rowsOfAll, rowsOfEach, silent, uncounted, workRatio } from "../../sides.js";
+import {
+  doubtBadge,
+  judged,
+  priceOf,
+  unconfirmed,
+  rowsOfAll,
+  rowsOfEach,
+  silent,
+  uncounted,
+  workRatio,
+} from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, narrow, put } from "../common/dom.js";
@@ -275,7 +285,7 @@ function delta(tile, a, b, lessIsBetter, muted) {
         ? "disturbed"
         : pair && unconfirmed(pair)
           ? "not confirmed"
-          : "peaks not known";
+          : (pair && doubtBadge(pair, catalog)) || "no prediction";
     put(tile.delta, frac === null ? "" : why);
     tile.delta.className = "";
     return;

@@ -6,7 +6,7 @@ import { measured, plural, quantity, significant } from "../../format.js";
 import { doubtOf, spreadWords, untoldWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
 import { same } from "../../scenario.js";
-import { judged, silent, unconfirmed, workRatio } from "../../sides.js";
+import { doubtBadge, judged, silent, unconfirmed, workRatio } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -214,7 +214,10 @@ export function createWaterfall({ name }) {
     if (!pair || !both) return relation || (pair?.a && !pair.b ? "nothing beside it: choose B, or move a slider" : "");
     if (pair.a?.disturbed || pair.b?.disturbed) return "disturbed, repeat: the fastest step is shown";
     if (unconfirmed(pair)) return relation;
-    if (doubted) return ["peaks not known: what they differ by says nothing", relation].filter(Boolean).join("; ");
+    if (doubted)
+      return [`${doubtBadge(pair, state.catalog)}: what they differ by says nothing`, relation]
+        .filter(Boolean)
+        .join("; ");
     const { a, b } = pair;
     const ratio = workRatio(a, b);
     const work = ratio === 1 ? "" : `a step of B has ${significant(ratio)} × the tokens of A's`;

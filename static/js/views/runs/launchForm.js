@@ -8,7 +8,7 @@ import { createOptionForm } from "./optionForm.js";
 /** @typedef {import("../../types.js").Problem} Problem */
 
 /** A model that a CPU trains in well under a second per step, Llama-shaped. @param {number} ranks */
-export const smallScenario = (ranks) => ({
+const smallScenario = (ranks) => ({
   model: {
     network: "transformer",
     name: "small-cpu",

@@ -162,14 +162,17 @@ export function createStudies(root) {
         h(
           "li",
           {},
-          h("button", {
-            type: "button",
-            class: "link",
-            text: one.name,
-            "aria-current": one.name === chosen && "true",
-            onclick: () => setStudy(one.name, {}),
-          }),
-          h("small", { text: one.title }),
+          h(
+            "button",
+            {
+              type: "button",
+              class: "link",
+              "aria-current": one.name === chosen && "true",
+              onclick: () => setStudy(one.name, {}),
+            },
+            h("b", { text: one.name }),
+            h("small", { text: one.title }),
+          ),
         ),
       ),
     );

@@ -116,6 +116,26 @@ VIEWS = ("aten::t", "aten::transpose", "aten::select", "aten::expand", "aten::as
 
 
 @pytest.mark.parametrize(
+    ("op", "tensors", "scalars", "said"),
+    [
+        ("flash_attn_3::_flash_attn_forward", 3, {12: "2048", 13: "2048", 24: "True", 25: "128"}, (2048, True, 128)),
+        ("flash_attn_3::_flash_attn_backward", 6, {10: "2048", 11: "2048", 13: "True", 14: "128"}, (2048, True, 128)),
+        ("flash_attn::_flash_attn_varlen_forward", 5, {5: "512", 6: "512", 9: "False", 10: "64"}, (512, False, 64)),
+        ("flash_attn::_flash_attn_forward", 3, {3: "0.", 5: "True", 6: "-1"}, (None, True, -1)),
+    ],
+)
+def test_packages_of_attention_say_how_far_it_sees(op, tensors, scalars, said):
+    arguments = range(34)
+    dims = [[256, 6, 128] if at < tensors else [] for at in arguments]
+    types = ["c10::BFloat16" if at < tensors else "Scalar" for at in arguments]
+    found = signature(aten_call(op, [json.dumps(one).encode() for one in (
+        dims, types, [scalars.get(at, "") for at in arguments], [],
+    )]))  # fmt: skip
+    assert tuple(found.arguments.get(name) for name in ("max_seqlen", "is_causal", "window")) == said
+    assert len(found.inputs) == tensors
+
+
+@pytest.mark.parametrize(
     ("written", "dtype"),
     [("float", "float32"), ("c10::BFloat16", "bfloat16"), ("long int", "int64"), ("Half", "float16"), ("Scalar", ""),
      ("c10::Float8_e4m3fn", "float8_e4m3fn"), ("", ""), ("BFloat16", "bfloat16"), ("Byte", "uint8")],

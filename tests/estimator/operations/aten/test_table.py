@@ -130,6 +130,23 @@ def attention(name, *more, **arguments):
     return one(f"aten::_scaled_dot_product_{name}_attention", Q, K, K, *more, **arguments)
 
 
+PACKED = tensor(32768, 6, 128)
+
+
+@pytest.mark.parametrize("op", ["flash_attn_3::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward"])
+def test_packed_sequences_see_no_further_than_the_longest_and_its_window(op):
+    whole, each = (one(op, PACKED, PACKED, PACKED, is_causal=True, max_seqlen=most) for most in (32768, 2048))
+    assert (each.batch, each.m, each.n) == (96, 2048, 2048)
+    assert each.flops == whole.flops / 16
+    assert each.bytes == whole.bytes
+    near = one(op, PACKED, PACKED, PACKED, is_causal=True, max_seqlen=2048, window=127)
+    assert near.visible_frac == pytest.approx(128 / 2048 - 0.5 * (128 / 2048) ** 2)
+    both = one(op, PACKED, PACKED, PACKED, is_causal=False, max_seqlen=2048, window=[127, 127])
+    assert both.visible_frac == pytest.approx(2 * near.visible_frac)
+    assert one(op, PACKED, PACKED, PACKED, is_causal=False, max_seqlen=2048, window=[-1, -1]).visible_frac == 1.0
+    assert price(near, CHIP, E).seconds < 0.4 * price(each, CHIP, E).seconds
+
+
 def test_a_mask_costs_the_causal_shortcut():
     causal, masked = attention("cudnn", is_causal=True), attention("cudnn", tensor(1, 1, 2048, 2048))
     assert (causal.visible_frac, masked.visible_frac) == (0.5, 1.0)

@@ -1,4 +1,7 @@
-"""A compiled step under autocast: two layers share a mask, products follow, a line is logged before the loss."""
+"""A compiled step under autocast: two layers share a mask, products follow, a line is logged before the loss.
+
+As transformers turn a part of each head and leave the rest, what a layer makes is joined to a part of no size.
+"""
 
 import logging
 
@@ -20,6 +23,7 @@ class Model(nn.Module):
         mask = torch.ones(len(tokens), 1, TOKENS, TOKENS, dtype=torch.bool, device=x.device).tril()
         for layer in self.layers:
             y = layer(x)
+            y = torch.cat((y, y[..., WIDTH:]), dim=-1)
             x = x + F.scaled_dot_product_attention(y, y, y, attn_mask=mask)
         with torch.autocast("cuda", enabled=False):
             x = x @ x.mT @ x

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.importers.text.kinds.run_cells import describe
 from app.importers.text.kinds.same_run import mark_repeats
-from app.importers.text.kinds.step_times import contained_backward, describe, total_is_sum
+from app.importers.text.kinds.step_checks import contained_backward, total_is_sum
 from app.importers.text.values.figures import Findings
 from app.importers.text.values.header import column
 from estimator.scenario.measurement import Measurement

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from app.importers.text.layout.document import Table
+from app.importers.text.reading import row_status
 from app.importers.text.values.figures import Findings, columns_of, put, scaled, whole
 from app.importers.text.values.header import column
 from app.importers.text.values.units import Unit
@@ -33,7 +34,8 @@ def test_missing_and_text():
     put(row, "b", "N/A", column("b (ms)"), findings)
     put(row, "c", "", column("c (ms)"), findings)
     put(row, "d", "fast", column("d (ms)"), findings)
-    assert row == {"a_s": None, "b_s": None, "c_s": None, "d": "fast"}
+    assert row == {"a_s": None, "oom_cells": ["a_s"], "b_s": None, "c_s": None, "d": "fast"}
+    assert (row_status(row, findings, oom=True), "oom_cells" in row) == ("oom", False), "then all of it is"
     assert (findings.oom, findings.missing) == (1, 1)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ablations
+from benchmarks.causes import causes
 from benchmarks.measured_sets import BUNDLED, ROOT, Scored, cases, read, sets
 from benchmarks.residuals import Held, by_chance, held_out
 from benchmarks.residuals import written as residuals
@@ -26,7 +27,7 @@ FIGURES = ROOT / "estimator" / "catalog" / "accuracy.json"
 DOCS = ROOT / "docs" / "accuracy.md"
 REGIONS = {
     name: (f"<!-- make {name}: begin -->\n", f"<!-- make {name}: end -->")
-    for name in ("accuracy", "ablations", "constants")
+    for name in ("accuracy", "causes", "ablations", "constants")
 }
 RESIDUALS = ROOT / "estimator" / "catalog" / "residuals.toml"
 README = ROOT / "README.md"
@@ -67,6 +68,9 @@ def main() -> int:
     parser.add_argument(
         "--ablations", action="store_true", help="each term switched off; each fitted constant held out"
     )
+    parser.add_argument(
+        "--causes", action="store_true", help="write into the docs whose the errors of our own steps are"
+    )
     given = parser.parse_args()
     if given.ablations:
         chosen = {name: cases(paths) for name, paths in sets(given.tables) if given.only in name}
@@ -85,6 +89,11 @@ def main() -> int:
             print_line(name, found[name], first=len(found) == 1)
             for group, members in grouped(scored, given.by).items():
                 print_line(f"  {group}", figures(members, 0))
+    if given.causes:
+        print(*(lines := causes(by_set)), sep="\n")
+        if not given.only:
+            write_region("causes", lines)
+        return 0
     inside = held_out(by_set)
     for name, holds in inside.items():
         for figure, of in HELD_OUT.items():

@@ -10,20 +10,25 @@ from typing import Any
 from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import GATHERED
 from estimator.estimate.estimate import estimate
+from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.catalog import chip
 from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.steps import Row, scenario_of, variant_plan
+from estimator.validation.predicted_rows.steps import MODE_PARTS, Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.score import Predicted, largest_of, predict_rows
 from runners.job import read_measurement
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "tests" / "reference"
 STEPS = ("cs336", "llm", "modes", "recompute")
+STEP_COLUMNS = ("model", "layers", "seq_len", "micro_batch", "precision", "attention", "graph", "mode",
+                "optimizer_kernel", "recompute", "ranks", "variant", "micro_batches")  # fmt: skip
+"""What tells one step of a table from its others, and is the same of one step on two days."""
 PROBES = "probes.json"
 """Among the paths of a set: what the others are predicted by, calibrated on nothing else."""
 BUNDLED = {
@@ -60,6 +65,8 @@ class Scored:
     """One measured step beside its prediction, from whatever table: errors in percent, None where not measured.
 
     ``memory_bytes``: predicted, of the kind of memory that was measured. ``source``: who published it; "" of our own.
+    Of the project's own steps: ``step`` names what was measured, on whatever day; ``plan`` what spreads it, "" on one
+    GPU; ``waits_frac`` is the share of the predicted time in which the device waits for the host.
     """
 
     hardware: str
@@ -81,6 +88,10 @@ class Scored:
     memory_bytes: float = 0.0
     open_memory_frac: tuple[float, float] = (1.0, 1.0)
     source: str = ""
+    step: str = ""
+    precision: str = ""
+    plan: str = ""
+    waits_frac: float | None = None
 
     @property
     def memory_covered(self) -> bool | None:
@@ -253,7 +264,25 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         memory_low=one.memory.interval_bytes[0] / one.memory.peak_bytes,
         memory_high=one.memory.interval_bytes[1] / one.memory.peak_bytes,
         memory_bytes=one.memory.peak_bytes,
+        step=path.stem,
+        precision=scenario.training.precision,
+        plan=spread_by(scenario),
+        waits_frac=sum(one.host_wait_by_phase_s.values()) / one.step_time_s,
     )
+
+
+def spread_by(scenario: Scenario) -> str:
+    """Name what spreads a step over GPUs, by what is hardest to predict of it; "" on one."""
+    plan = scenario.plan
+    words = {
+        "tensor parallel": plan.tp > 1,
+        "pipeline": plan.pp > 1,
+        "context parallel": plan.cp > 1,
+        "experts apart": plan.ep > 1,
+        "sharded": plan.dp > 1 and plan.sharding in GATHERED,
+        "data parallel": plan.dp > 1,
+    }
+    return next((word for word, said in words.items() if said), "")
 
 
 def _of_table(path: Path) -> list[Scored]:
@@ -265,8 +294,26 @@ def _of_table(path: Path) -> list[Scored]:
     def error(row: Any, columns: dict[str, float], name: str) -> float | None:
         return 100 * (columns[name] / row[name] - 1) if name in columns else None
 
+    of = SCENARIOS.get(measured.origin.format)
+
+    def about(row: Any) -> dict[str, Any]:
+        scenario = of(row, place) if of else None
+        if scenario is None:
+            return {}
+        parts, wait = MODE_PARTS.get(str(row.get("mode", "step")), WORK_PHASES), not row.get("graph")
+        one = estimated(scenario, None)
+        whole_s = sum(part_s(one, part, wait=wait) for part in parts)
+        if parts == WORK_PHASES and wait:
+            whole_s = one.step_time_s
+        return {
+            "step": " ".join(str(row.get(name)) for name in STEP_COLUMNS),
+            "precision": scenario.training.precision,
+            "plan": spread_by(scenario),
+            "waits_frac": sum(one.host_wait_by_phase_s[part] for part in parts) / whole_s if wait else 0.0,
+            "measured_s": row.get("step_s"),
+        }
+
     def interval(row: Any) -> dict[str, Any]:
-        of = SCENARIOS.get(measured.origin.format)
         scenario = of(row, place) if of else None
         if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
             return {}
@@ -275,7 +322,6 @@ def _of_table(path: Path) -> list[Scored]:
         return {
             "kind": one.kind,
             "largest": largest_of(one),
-            "measured_s": row.get("step_s"),
             "low": low,
             "high": high,
             "memory_low": one.memory.interval_bytes[0] / one.memory.peak_bytes,
@@ -286,6 +332,7 @@ def _of_table(path: Path) -> list[Scored]:
     return [
         Scored(
             **interval(row),
+            **about(row),
             hardware=chip("h200-sxm").name,
             model=str(row.get("model", "")),
             time=error(row, columns, "step_s"),

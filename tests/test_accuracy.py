@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.ablations import TERMS, ablated, held_out_constants, predicted_s
 from benchmarks.accuracy import DOCS, FIGURES, README, figures, readme_table, within, worsened
+from benchmarks.causes import causes
 from benchmarks.measured_sets import BUNDLED, Scored, cases, read, sets
 from benchmarks.residuals import by_chance, by_source, fitted, held_out
 from estimator.estimate.residual import STRUCTURE, UNMET, residuals, width
@@ -151,3 +152,22 @@ def test_a_constant_that_its_own_set_wants_otherwise_is_chosen_by_the_others():
     cells = dict(zip(("set", "shipped", "source", "model"), lines[-1].strip("| ").split(" | "), strict=True))
     assert cells["shipped"] == "0.0"
     assert float(cells["source"].strip("*")) > 1, "only slow steps are left to choose by"
+
+
+def test_causes_part_a_sets_error_by_what_binds_and_pair_the_days():
+    def step(name: str, error: float, *, waits: float, measured_s: float, precision: str = "fp32") -> Scored:
+        return replace(one(error), step=name, waits_frac=waits, measured_s=measured_s, precision=precision)
+
+    first = [step(f"d{i}", 1.0, waits=0.05, measured_s=1.0) for i in range(4)] + [
+        step(f"h{i}", -9.0, waits=0.5, measured_s=1.0, precision="bf16") for i in range(4)
+    ]
+    second = [replace(each, measured_s=1.21) for each in first[4:]]
+    lines = causes({"h200 steps, first day": first, "h200 steps, second day": second})
+    told = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("| h200")]
+    day = "h200 steps, first day"
+    assert (day, "the device", "all", "4", "1.0 %", "1.0 %", "1.0 %", "1.0 %", "10 %") in told
+    assert (day, "the host", "all", "4", "9.0 %", "9.0 %", "9.0 %", "-9.0 %", "90 %") in told
+    assert ("h200 steps", "the host", "4", "21.0 %", "21.0 %", "10.0 %", "10.0 %") in told, (
+        "between 1 and 1.21 lies 1.1"
+    )
+    assert not any(cells[:2] == ("h200 steps", "the device") for cells in told), "measured on one day alone"

@@ -191,13 +191,15 @@ def get_what_if(
     schedule: str = "1f1b",
     virtual_stages: int = 1,
     micro_batches: int = 1,
+    link: str = "",
     calibration: str = "",
 ) -> Response:
     """What the measurement's own ops would take after each ``?change=``, on another ``?chip=``, laid out by a plan: on
     data parallel ``?ranks=``, with their states in ``?sharding=``, on ``?tp=`` ranks that split linears (each
     ``?split=`` the end of a module's path, ``=column`` or ``=row``; without, their names propose it), on ``?pp=``
-    stages under a ``?schedule=`` with ``?virtual_stages=``, in ``?micro_batches=`` of the list's batch; by
-    ``?calibration=`` as for an estimate. ``layouts`` says which of them a list cannot be given, and why.
+    stages under a ``?schedule=`` with ``?virtual_stages=``, in ``?micro_batches=`` of the list's batch, with another
+    ``?link=`` inside a node; by ``?calibration=`` as for an estimate. ``layouts`` says which of them a list cannot be
+    given, and why.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
     plan = {
@@ -210,7 +212,7 @@ def get_what_if(
     }
     ops = _ops(measurement_id, context)
     with fields_named(_parameter_of):
-        laying = laying_of(plan, micro_batches, split or ())
+        laying = laying_of(plan, micro_batches, split or (), link)
         return json_response(what_if(ops, change or [], chip, laying, measured))
 
 
@@ -230,7 +232,7 @@ def get_timeline(measurement_id: str, context: Ctx, chip: str = "", calibration:
 
 def _parameter_of(field: str) -> str:
     """The parameter of an address by which a field of how a list is laid out is given."""
-    return {"plan.dp": "ranks", "cluster.chip": "chip"}.get(field, field.removeprefix("plan."))
+    return {"plan.dp": "ranks", "cluster.chip": "chip", "cluster.link": "link"}.get(field, field.removeprefix("plan."))
 
 
 def _ops(measurement_id: str, context: Context) -> OpList:

@@ -11,10 +11,13 @@ from app.disk import DataFolder
 from app.this_cpu import ThisCpu, wants_cpu
 
 
-def with_this_cpu(scenario_json: object, data: Path | None) -> None:
-    """Make sure that the catalogue has this CPU where the scenario wants it; raise InputProblems where it cannot."""
+def with_this_cpu(scenario_json: object, data: Path | None) -> str:
+    """Make sure that the catalogue has this CPU where the scenario wants it; raise InputProblems where it cannot.
+
+    Return, and say on stderr, why a prediction for it says nothing; "" where it does say something.
+    """
     if not wants_cpu(scenario_json):
-        return
+        return ""
     settings = settings_from({"data": data})
     folder = DataFolder(settings.data)
     folder.create()
@@ -23,8 +26,10 @@ def with_this_cpu(scenario_json: object, data: Path | None) -> None:
         print(f"Measuring this CPU once, for {settings.probe_seconds:g} s.", file=sys.stderr)
         asyncio.run(cpu.ensure())
     cpu.refuse_unprobed(scenario_json)
-    for doubt in cpu.doubts().values():
+    doubt = " ".join(cpu.doubts().values())
+    if doubt:
         print(doubt, file=sys.stderr)
+    return doubt
 
 
 def with_kept_cpu() -> None:

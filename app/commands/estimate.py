@@ -17,10 +17,12 @@ from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
+from estimator.estimate.expected import OF_A_CPU
 from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
 from estimator.estimate.op_list_report import alike
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, WORK_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
@@ -97,10 +99,13 @@ def _op_list(
     document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Calibrated | None, laying: Laying
 ) -> int:  # fmt: skip
     found = op_list_from_json(document)
-    with_this_cpu({"cluster": {"chip": chip or found.chip}}, data)
+    doubt = with_this_cpu({"cluster": {"chip": chip or found.chip}}, data)
     with fields_named(option_of):
         cluster = cluster_for(found, chip)
         predicted = estimate_laid_out(found, laying, chip, efficiencies)
+    if found.source == "profile" and not chip and cluster.chip.name == catalog.THIS_CPU:
+        said = OF_A_CPU.format(cluster.chip.label or cluster.chip.name)
+        predicted = dataclasses.replace(predicted, assumptions=(said, *predicted.assumptions))
     if as_json:
         print_json(encode(predicted) | {"program": found.program, "chip": cluster.chip.name})
         return 0
@@ -112,7 +117,8 @@ def _op_list(
     lines = [*wrapped(about, hanging=13)]
     if found.loop_s and not laying.moves:
         error = predicted.step_time_s / found.loop_s - 1
-        lines.append(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}")
+        says = "; it says nothing, as this CPU was busy when it was measured" if doubt else ""
+        lines += wrapped(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}{says}", hanging=13)
     print("\n".join([*lines, text(predicted, rows_are(found)), "", module_table(predicted)]))
     return 0
 

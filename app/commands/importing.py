@@ -90,7 +90,11 @@ def _expected(measurement: Measurement, ops: OpList) -> list[str]:
     if ops.chip == catalog.THIS_CPU:
         said = "own prediction: none yet, as it ran on a CPU, which an import does not measure."
         return [f"{said} headroom estimate OPS.json does, with what --ops OPS.json writes"]
-    return ["own prediction: none, as the catalogue has no chip of its name"]
+    name = str(measurement.device.get("name") or "")
+    if not name:
+        said = "own prediction: none, as it does not say its GPU."
+        return [f"{said} headroom estimate OPS.json --chip KEY does, with what --ops OPS.json writes"]
+    return [f"own prediction: none, as the catalogue has no chip called {name[:80]}"]
 
 
 def expected_lines(found: Expected) -> list[str]:

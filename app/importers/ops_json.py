@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import PurePath
+from typing import Any
 
 import msgspec
 
@@ -37,6 +38,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         world_size=found.world_size,
         rank=min(found.rank, found.world_size - 1),
         steps_s=() if found.loop_s is None else (found.loop_s,),
+        environment=_ran(found),
     )
     return Imported(measurements=(measurement,), op_lists=(to_json(found),))
 
@@ -49,6 +51,13 @@ def _label(found: OpList, filename: str) -> str:
     own = PurePath(found.program).name.removesuffix(".py").removesuffix(".json")
     file = filename.removesuffix(".gz").removesuffix(".json").removesuffix(".ops").removesuffix("_ops")
     return said if file in (own, "ops", "upload") else f"{said} ({filename[:40]})"
+
+
+def _ran(found: OpList) -> dict[str, Any]:
+    """What a traced program was run with."""
+    if found.source != "trace":
+        return {}
+    return {"program": found.program, "arguments": list(found.arguments), **found.versions}
 
 
 def _device(found: OpList) -> dict[str, str]:

@@ -92,11 +92,16 @@ def data_messages(
     if sharding in ("zero1", "zero2"):
         times = micro_batches if sharding == "zero2" else 1.0
         buckets = _buckets(gradient, tensors, bucket_bytes)
-        scattered, moved = gradient * times, 2 * gradient * times * copied
+        scattered, whole = gradient * times, parameters * numbers.parameter
+        # A bucket is zeroed and filled; of what comes back a rank's part is added to what it has, and divided. Its new
+        # parameters are copied before they are gathered into the bucket, whose views all parameters are.
+        part = gradient / shard_ranks
+        moved = copied * (3 * scattered + 3 * part * (times - 1) + 2 * part)
+        taken = copied * 2 * whole / shard_ranks
         return [
             one("gradient scatter", "reduce-scatter", "shard", "backward", scattered, buckets * times, moved),
             *([over_replicas] if hybrid else []),
-            one("parameter gather", "all-gather", "shard", "forward", parameters * numbers.parameter, buckets),
+            one("parameter gather", "all-gather", "shard", "forward", whole, buckets, taken),
         ]
     compute, every = parameters * numbers.compute, layers * micro_batches
     gathers = [

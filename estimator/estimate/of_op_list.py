@@ -39,10 +39,10 @@ MOST_POINTS = 600
 """Points of the memory curve that an estimate keeps."""
 
 
-def cluster_for(found: OpList, chip: str = "") -> Cluster:
+def cluster_for(found: OpList, chip: str = "", link: str = "") -> Cluster:
     """Nodes of the chip that a list was made for, or of ``chip``, as many as its ranks need, joined as is usual.
 
-    Raises InputProblems where the catalogue has no such chip.
+    ``link``: what joins the chips of a node instead. Raises InputProblems where the catalogue has no such chip or link.
     """
     if not chip and not found.chip:
         remedy = "Name the chip that it is to be priced on, a key of the catalogue."
@@ -54,7 +54,7 @@ def cluster_for(found: OpList, chip: str = "") -> Cluster:
         chip=one,
         chips_per_node=per_node,
         nodes=nodes,
-        link=catalog.link(one.link),
+        link=catalog.link(link or one.link),
         network=catalog.link(one.network),
     )
 

@@ -187,7 +187,7 @@ def run(
     commands.stand_in()
     import torch
 
-    from runners.program import distributed, triton_kernels
+    from runners.program import distributed, stand_in, triton_kernels
     from runners.program.chip import Device
     from runners.program.fake import Route
     from runners.program.recording import Finished, Recording
@@ -202,6 +202,7 @@ def run(
     route.install()
     distributed.install(route, world_size, rank, peers)
     triton_kernels.install(recording)
+    stand_in.install(recording)
     route.recorder.in_backward = functools.partial(last_words, own=own)
     counted = Steps(recording, steps)
     counted.install()

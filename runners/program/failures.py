@@ -22,7 +22,7 @@ OWN = "a program of your own: MODULE:FACTORY, a function that returns (module, b
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables that torchrun sets."""
 
-ATTENTION = ("flash_attn", "flash_attn_interface", "xformers", "sageattention")
+ATTENTION = ("flash_attn_interface", "xformers", "sageattention")
 """Packages of attention that only a host with a GPU can build."""
 
 NETWORK = {
@@ -53,14 +53,19 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
     """Return what went wrong and the way out; ``own``: the program is the user's, who can mend it."""
     from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
+    from runners.program.flash_attn.launch import lacking
+    from runners.program.stand_in import lacks
+
     text = " ".join(str(error).split())[:300].rstrip(".")
     if isinstance(error, UnsupportedOperatorException):
         remedy = "Register a fake for it (torch.library.register_fake), or run without it."
         return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
-    lacks = re.search(r"no fake impl registered for <CustomOpDef\((\S+)\)>", text)
-    if lacks:
+    no_fake = re.search(r"no fake impl registered for <CustomOpDef\((\S+)\)>", text)
+    if no_fake:
         remedy = "Say what it does to shapes (its register_fake), or run without it."
-        return Problem(field=lacks.group(1), message="cannot run on shapes alone", remedy=remedy)
+        return Problem(field=no_fake.group(1), message="cannot run on shapes alone", remedy=remedy)
+    if wanted := lacks(error):
+        return lacking(wanted).problems[0]
     if not own:
         places = traceback.extract_tb(error.__traceback__)
         inside = [one for one in places if {"transformers", "models"} <= set(Path(one.filename).parts)]

@@ -5,11 +5,12 @@
 import { pinScenario, readUrl, select, setWanted, show, swapSides, undo } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen, listenForTables } from "./keys.js";
-import { anewAmong } from "./measured.js";
+import { anewAmong, isUnchanged } from "./measured.js";
 import { loadMeasurement, onlyHere, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
+import { standsOn } from "./sides.js";
 import { joined, set, state, subscribe } from "./state.js";
 import { decode, unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
@@ -93,10 +94,12 @@ function awaitPending() {
 async function refreshPending() {
   asking = 0;
   const catalog = await api.catalog().catch(() => state.catalog);
-  const before = state.catalog.chips;
-  const anew = anewAmong(before, catalog.chips).length > 0;
+  const keys = anewAmong(state.catalog.chips, catalog.chips);
+  const anew = keys.length > 0;
+  if (hasAsked() && isUnchanged(state.catalog, catalog))
+    toast("Measured again, with no more of the CPU than before: nothing changes.");
   set({ catalog: anew ? { ...state.catalog, measuring: catalog.measuring } : catalog });
-  if (anew) showAnew(anewAmong(before, catalog.chips));
+  if (anew) showAnew(keys);
   awaitPending();
 }
 
@@ -112,12 +115,8 @@ let untold = [];
 /** @type {Set<string>} */
 const told = new Set();
 function tellAnew() {
-  const { catalog, scenario, pair } = state;
-  const its = catalog?.chips.filter(({ key }) => untold.includes(key)) ?? [];
-  const stands = (/** @type {import("./types.js").Entry} */ { key, value }) =>
-    scenario.cluster.chip === key || [pair?.a, pair?.b].some((side) => side?.chip === value);
-  if (!its.some(stands)) return;
-  its.forEach(({ key }) => told.add(key));
+  if (!state.catalog || !standsOn(untold, state)) return;
+  untold.forEach((key) => told.add(key));
   untold = [];
   notice("All that stands here of it is of before.", {
     title: "This CPU was measured anew",

@@ -111,6 +111,13 @@ export const anewAmong = (before, now) =>
     .map(({ key }) => key);
 
 /**
+ * Whether measuring anew has ended, and all chips are what they were: of two measurements the one with more of the CPU stays.
+ * @param {import("./types.js").Catalog} before @param {import("./types.js").Catalog} now
+ */
+export const isUnchanged = (before, now) =>
+  Boolean(before.measuring && !now.measuring) && !anewAmong(before.chips, now.chips).length;
+
+/**
  * Whether a prediction and a measurement can be held against each other: neither was disturbed.
  * @param {Measurement | null} measurement @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
  */
@@ -187,6 +194,40 @@ export function ranAs(measurement, scenario, chips) {
   const { chips_per_node } = scenario.cluster;
   const usual = chip.value.chips_per_node ?? chips_per_node;
   return { ...scenario, cluster: resized({ chip: chip.key }, clusterChips(scenario.cluster), usual) };
+}
+
+/**
+ * Whether a measurement was made on a CPU: its device says so, or is called so as in a profile without kernels.
+ * @param {import("./types.js").Summary} summary
+ */
+export const isOfCpu = ({ device_kind, device_name }) => device_kind === "cpu" || device_name === "cpu";
+
+/**
+ * What a traced program was run with: its file, each option with its value ("yes" of a flag), other words one by one.
+ * @param {Measurement | null} measurement @returns {Record<string, string>}
+ */
+export function tracedSettings(measurement) {
+  const { program, arguments: given } = measurement?.environment ?? {};
+  if (typeof program !== "string" || !Array.isArray(given)) return {};
+  /** @type {Record<string, string>} */
+  const found = { program };
+  let option = "";
+  let words = 0;
+  for (const word of given.map(String)) {
+    const [, name, value] = /^--?([A-Za-z][\w-]*)(?:=(.*))?$/s.exec(word) ?? [];
+    if (name) {
+      found[name] = value ?? "yes";
+      option = value === undefined ? name : "";
+    } else if (option) {
+      found[option] = word;
+      option = "";
+    } else {
+      words += 1;
+      found[`argument ${words}`] = word;
+    }
+  }
+  if (measurement && measurement.world_size > 1) found.ranks = String(measurement.world_size);
+  return found;
 }
 
 /** A name for the device that was measured. @param {Measurement} measurement */

@@ -11,6 +11,7 @@ import {
   saysAll,
   seemsOf,
   stepTime,
+  tracedSettings,
   total,
 } from "./measured.js";
 import { chips, chipOf, describe, rankBytes, same, shortLabel } from "./scenario.js";
@@ -30,7 +31,7 @@ import { pinned, pinOf } from "./url.js";
  *   range_s: [number, number] | null, tokens: number | null, samples: number | null,
  *   logged: ReturnType<typeof loggedRows>, chips: number | null, mfu: number | null,
  *   peak_bytes: number | null, capacity_bytes: number | null, fits: boolean, risk_frac: number | null,
- *   disturbed: number}} Side
+ *   disturbed: number, settings: Record<string, string>}} Side  `settings`: what a traced program was run with
  * @typedef {{a: Side | null, b: Side | null, edited: "A" | "B" | ""}} Pair
  * @typedef {{a: string, b: string, scenario: Scenario, estimate: Estimate | null, estimated: Scenario | null,
  *   measured: string, measurement: Measurement | null, measuredScenario: Scenario | null, base: Scenario,
@@ -101,7 +102,7 @@ export function uncounted({ own, tokens, samples, logged, scenario, measurement,
 }
 
 /** What of a side is made anew each time. @type {(keyof Side)[]} */
-const MADE = ["item", "scenario", "chip", "range_s", "logged"];
+const MADE = ["item", "scenario", "chip", "range_s", "logged", "settings"];
 
 /** Whether two pairs say the same. @param {Pair | null} one @param {Pair} other */
 export function samePair(one, other) {
@@ -151,7 +152,13 @@ function ownSide(key, letter, measurement, { catalog }) {
     item: { expected: measurement?.id },
     chip: chipRun(measurement, null, catalog),
   });
-  return { ...side, kind: traced ? "traced" : "predicted", own, ...rowsOf(measurement) };
+  return {
+    ...side,
+    kind: traced ? "traced" : "predicted",
+    own,
+    ...rowsOf(measurement),
+    settings: traced ? tracedSettings(measurement) : {},
+  };
 }
 
 /** Changes that the two lines of a name have room for. */
@@ -201,6 +208,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     fits: memory?.fits ?? true,
     risk_frac: memory?.peak_bytes ? (memory.out_of_memory_frac ?? null) : null,
     disturbed: 0,
+    settings: {},
   };
 }
 
@@ -243,6 +251,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     fits: measurement?.status !== "oom",
     risk_frac: null,
     disturbed,
+    settings: tracedSettings(measurement),
   };
 }
 
@@ -295,6 +304,17 @@ export function doubtBadge({ a, b }, catalog) {
   const { kind } = scenario ? chipOf(scenario, catalog) : chip;
   return `${kind === "cpu" ? "CPU" : "chip"} was busy`;
 }
+
+/**
+ * Whether something of these chips stands in the panel, or at A or B. @param {string[]} keys
+ * @param {{catalog: import("./types.js").Catalog, scenario: Scenario, pair: Pick<Pair, "a" | "b"> | null}} shown
+ */
+export const standsOn = (keys, { catalog, scenario, pair }) =>
+  catalog.chips.some(
+    ({ key, value }) =>
+      keys.includes(key) &&
+      (scenario.cluster.chip === key || [pair?.a, pair?.b].some((side) => side && same(side.chip, value))),
+  );
 
 /**
  * Rows of a step that one chip takes; null where nobody knows. @param {Side} side @param {"tokens" | "samples"} word

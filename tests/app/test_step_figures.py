@@ -361,3 +361,17 @@ def test_a_program_s_collectives_stand_between_its_ranks_where_all_of_them_meet(
     assert pair["said"].startswith("a rank sends 16.0 B a step inside its node")
     assert four["table"]["rows"] == [], "which two of four meet nobody knows"
     assert call_each("figures/rankMatrix", "isPlaced", [[one, 2], [one, 4]]) == [True, False]
+
+
+def test_what_a_traced_program_was_run_with_is_read_by_option():
+    given = ["data", "--batch-size", "4", "--compile", "--lr=1e-3", "-n", "2", "more"]
+    traced = {"environment": {"program": "train.py", "arguments": given}, "world_size": 8}
+    found = call_each("measured", "tracedSettings", [[traced], [{"environment": {}}], [None]])
+    said = {"program": "train.py", "argument 1": "data", "batch-size": "4", "compile": "yes", "lr": "1e-3", "n": "2"}
+    assert found == [{**said, "argument 2": "more", "ranks": "8"}, {}, {}]
+
+
+def test_profiles_of_a_cpu_are_known_by_kind_or_name():
+    summaries = [("cpu", "AMD EPYC"), ("", "cpu"), ("", "NVIDIA H200"), ("", "")]
+    given = [[{"device_kind": kind, "device_name": name}] for kind, name in summaries]
+    assert call_each("measured", "isOfCpu", given) == [True, True, False, False]

@@ -309,8 +309,16 @@ def test_a_prediction_that_says_nothing_has_no_error(call):
     chips = [{"key": "cpu", "value": {"memory_bytes": 1}}]
     for now, anew in (([{"key": "cpu", "value": {"memory_bytes": 2}}], True), (chips, False), ([], False)):
         assert call("measured", "anewAmong", chips, now) == (["cpu"] if anew else [])
+        for measuring in (True, False):
+            ended = [{"chips": chips, "measuring": True}, {"chips": now, "measuring": measuring}]
+            assert call("measured", "isUnchanged", *ended) is not (measuring or anew)
     assert call("measured", "anewAmong", [], chips) == [], "what comes anew has no predictions of before"
     catalog = {"doubts": {"cpu": "measured while others ran"}, "chips": CHIPS}
+    gpu, cpu = ({"chip": one["value"] | {"name": one["key"]}} for one in CHIPS)
+    named = {**catalog, "chips": [{**one, "value": one["value"] | {"name": one["key"]}} for one in CHIPS]}
+    for panel, b, stands in (("h200-sxm", gpu, False), ("cpu", gpu, True), ("h200-sxm", cpu, True)):
+        shown = {"catalog": named, "scenario": {"cluster": {"chip": panel}}, "pair": {"a": gpu, "b": b}}
+        assert call("sides", "standsOn", ["cpu"], shown) is stands, "only there it is said to be of before"
     run_side = {"predicted": False, "scenario": None}
     for kind, said in (("cpu", "CPU was busy"), ("gpu", "chip was busy")):
         its = {"predicted": True, "scenario": None, "chip": {"name": "cpu", "kind": kind}}

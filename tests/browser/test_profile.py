@@ -296,6 +296,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     found = json.loads((ROOT / "tests" / "reference" / "ops" / "gpt2.json").read_text())
     found_calls = found["calls"]
     found["problems"] = [{"field": "aten::nonzero", "message": "where a mask holds is not known", "remedy": "Pad it"}]
+    found["arguments"] = ["--batch-size", "4", "--compile"]
     asked = []
 
     def answer(route):
@@ -319,6 +320,9 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     page.keyboard.press("Escape")
     expect(page.locator("#step-time .sub")).to_contain_text("nothing ran")
     expect(page.locator("#own-problems")).to_have_text("aten::nonzero where a mask holds is not known. Pad it.")
+    page.get_by_role("tab", name="Configuration").click()
+    expect(page.locator("#configuration tr", has_text="batch")).to_contain_text("4")
+    expect(page.locator("#configuration tr", has_text="compile")).to_contain_text("yes")
     (url,) = asked
     assert re.search(r"chip=.*&batch=\d+&seq=\d+&precision=", url)
     # a list of one rank is laid out by a plan
@@ -326,6 +330,12 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(what).to_contain_text("As it is")
     _give(what, "Data parallel ranks", "6")
     expect(what).to_contain_text("Each of 6 ranks")
+    answered = what.locator("p[aria-live]")
+    by_own_link = answered.inner_text()
+    what.get_by_label("Link inside a node").select_option("pcie4-x16")
+    expect(answered).not_to_have_text(by_own_link)
+    what.get_by_label("Link inside a node").select_option("the chip's own link")
+    expect(answered).to_have_text(by_own_link)
     what.get_by_label("Sharding of states").select_option("fsdp")
     _give(what, "Tensor parallel ranks", "2")
     expect(what).to_contain_text("Each of 12 ranks")

@@ -34,7 +34,7 @@ _TO_BOOL = (
 )
 
 
-def signature(call: AtenCall, **more: str) -> Signature:
+def signature(call: AtenCall, **more: str | bool) -> Signature:
     """Write a call as a signature, with the arguments that matter and its results."""
     arguments = {
         key: value

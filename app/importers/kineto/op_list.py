@@ -54,6 +54,8 @@ _SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "hipStreamSynchroniz
 _WAITS = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
 _BACKENDS = ("flash", "efficient", "cudnn")
+_TF32 = re.compile(r"tf32|s1688(?:gemm|fprop|dgrad|wgrad)", re.IGNORECASE)
+"""Kernels that round fp32 operands, by cuBLAS's and CUTLASS's names; those of 16 bits that match have no fp32 ones."""
 _COUNTED = re.compile(r"_(\d+)$")
 """The profiler counts the modules of a class: Linear_3 is written as a traced program's layers are, Linear.3."""
 
@@ -183,7 +185,9 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         op = int(ops.index[place])
         name, shape = trace.names[trace.ops.name[op]], trace.ops.extra[op]
     known = is_known(name)
-    main = kernel if known or event < 0 else trace.names[trace.device.name[int(works.longest[at])]]
+    longest = trace.names[trace.device.name[int(works.longest[at])]] if event >= 0 else ""
+    main = kernel if known else longest
+    tf32 = bool(_TF32.search(longest))
     category = "" if known else on_device(category_behind(main or name, name))
     collective = bool(
         message >= 0
@@ -193,7 +197,7 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
     dtype = _message_dtype(trace, message) or dtype_of_kernel(kernel)
     share = tables.lists.of(name, trace.shapes[shape]) if shape >= 0 else None
     direction = next((way for way in ("HtoD", "DtoH") if way in kernel), "")
-    key = (name, shape, dtype, direction, category, trace.collectives[message] if message >= 0 else None, share)
+    key = (name, shape, dtype, direction, category, tf32, trace.collectives[message] if message >= 0 else None, share)
     number = tables.numbers.get(key)
     if number is None:
         made = aten_call(name[:_LONGEST_OP], trace.shapes[shape]) if shape >= 0 else AtenCall(name=name[:_LONGEST_OP])
@@ -206,7 +210,7 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         written = (
             _collective(trace, made, message, tables)
             if collective
-            else signature(made, backend=_backend(name), direction=direction, category=category)
+            else signature(made, backend=_backend(name), direction=direction, category=category, tf32=tf32)
         )
         number = tables.numbers[key] = len(tables.signatures)
         tables.signatures.append(written)

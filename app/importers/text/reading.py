@@ -38,6 +38,11 @@ class Reading:
     skipped: int = 0
 
 
+def opened(blocks: Sequence[Block]) -> tuple[list[Table], Findings, list[dict[str, Any]], list[Warning]]:
+    """The tables under one heading, and what reading them gathers: findings, rows, warnings."""
+    return [block for block in blocks if isinstance(block, Table)], Findings(), [], []
+
+
 MEASURED = ("_bytes_per_s", "_per_s", "_s", "_bytes")
 """How the names of columns end that hold a time, a rate or a size."""
 _TIMED = ("_s", "_per_s", "_per_s_per_gpu")

@@ -34,12 +34,14 @@ MOST_RANKS = 1 << 20
 class Laying:
     """How a list is laid out: a plan, micro-batches of the list's own batch in a step, and how linears are split.
 
-    ``split``: from the end of a module's path to ``column`` or ``row``; without, names propose it.
+    ``split``: from the end of a module's path to ``column`` or ``row``; without, names propose it. ``link``: what joins
+    the chips of a node, "" for the chip's own.
     """
 
     plan: Plan = field(default_factory=Plan)
     micro_batches: int = 1
     split: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
     @property
     def moving(self) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ class Laying:
         return bool(self.moving)
 
 
-def laying_of(plan: Mapping[str, object], micro_batches: int = 1, split: Iterable[str] = ()) -> Laying:
+def laying_of(plan: Mapping[str, object], micro_batches: int = 1, split: Iterable[str] = (), link: str = "") -> Laying:
     """Read how a list is laid out: fields of a plan, and texts such as q_proj=column.
 
     Raises InputProblems that name ``plan.…``, ``micro_batches`` or ``split`` for what no list can be laid out by.
@@ -66,7 +68,7 @@ def laying_of(plan: Mapping[str, object], micro_batches: int = 1, split: Iterabl
             remedy = "Write the end of a module's path and how it is split, as in q_proj=column."
             raise InputProblems([Problem(field="split", message=f"{text[:60]!r} names no linear", remedy=remedy)])
         named[name.strip()] = how.strip()
-    laying = Laying(plan=decode(Plan, plan, "plan"), micro_batches=micro_batches, split=named)
+    laying = Laying(plan=decode(Plan, plan, "plan"), micro_batches=micro_batches, split=named, link=link)
     if problems := [*_out_of_range(laying), *_idle(laying)]:
         raise InputProblems(problems)
     return laying
@@ -86,8 +88,8 @@ def estimate_laid_out(
     check(found, laying)
     plan = laying.plan
     if not laying.moves:
-        return estimate_op_list(found, cluster_for(found, chip), calibration, interval=interval)
-    cluster = cluster_for(replace(found, world_size=max(plan.chips, found.world_size)), chip)
+        return estimate_op_list(found, cluster_for(found, chip, laying.link), calibration, interval=interval)
+    cluster = cluster_for(replace(found, world_size=max(plan.chips, found.world_size)), chip, laying.link)
     split = _over_tensor_ranks(found, laying)
     if plan.pp == 1 and laying.micro_batches == 1:
         made = estimate_op_list(_over_data_ranks(split, plan), cluster, calibration, interval=interval)

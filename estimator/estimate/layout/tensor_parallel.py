@@ -62,7 +62,12 @@ def with_tensor_parallel(
 
 def attends(s: Signature) -> bool:
     """Whether an op works on the scores of attention, or is all of it."""
-    return "_scaled_dot_product" in s.op or s.op.startswith("aten::_softmax")
+    return "_scaled_dot_product" in s.op or _of_package(s) or s.op.startswith("aten::_softmax")
+
+
+def _of_package(s: Signature) -> bool:
+    """Whether it is flash_attn's own op, whose tensors have the tokens before the heads."""
+    return s.op.startswith("flash_attn::")
 
 
 @dataclass
@@ -179,8 +184,9 @@ class _Splitting:
             s = self.found.of(call)
             if call.phase != Phase.FORWARD or not attends(s):
                 continue
-            operands = s.inputs[:3] if "_scaled_dot_product" in s.op else s.inputs[:1]
-            sizes = {one.shape[1] for one in operands if len(one.shape) == 4}
+            operands = s.inputs[:1] if s.op.startswith("aten::_softmax") else s.inputs[:3]
+            at = -2 if _of_package(s) else 1
+            sizes = {one.shape[at] for one in operands if len(one.shape) == 4 or _of_package(s)}
             heads.setdefault(unit_of(self.found.modules[call.module]), set()).update(sizes)
         return heads
 

@@ -222,7 +222,7 @@ def norm_backward(s: Signature) -> list[Op]:
     """Gradient of the input, and of weight and bias in a kernel of their own where they are wanted."""
     gradient, entering = s.inputs[:2]
     both = moved_bytes(gradient) + moved_bytes(entering)
-    if not both:
+    if not count(entering):
         return []
     length = _length(entering)
     rows = count(entering) / length

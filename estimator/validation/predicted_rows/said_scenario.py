@@ -23,6 +23,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.proposal.proposal import NO_CPU, Proposal
 from estimator.scenario.proposal.proposed import Proposed, guess, sure
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.scenario.units import counted
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.predicted_rows.device import TableDevice, chip_of
 from estimator.validation.predicted_rows.steps import estimated
@@ -162,10 +163,22 @@ def _stated(said: Mapping[str, Any]) -> dict[str, Proposed]:
     model = said.get("model")
     name = model if isinstance(model, str) else str((model or {}).get("name", ""))
     entry = next((one for one in catalog.entries("models") if name in (one.key, *one.aliases)), None)
-    fields = {"model.name": entry.label if entry else name or "a model without a name"} if model else {}
+    sized = "" if isinstance(model, str) or not model else _sizes(model)
+    fields = {"model.name": entry.label if entry else name or sized} if model else {}
     for part in ("plan", "training"):
         fields |= {f"{part}.{field}": value for field, value in (said.get(part) or {}).items() if value != 1}
-    return {path: sure(value, "the file says so") for path, value in fields.items()}
+    return {
+        path: sure(value, OF_SIZES if path == "model.name" and not (entry or name) else "the file says so")
+        for path, value in fields.items()
+    }
+
+
+OF_SIZES = "the file says its sizes, and no name"
+
+
+def _sizes(model: Mapping[str, Any]) -> str:
+    """A model that has no name, by its layers and width."""
+    return f"{counted(int(model['layers']), 'layer')} of width {model['hidden']}"
 
 
 def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measurement:
@@ -294,7 +307,9 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
         **{f"training.{name}": getattr(training, name) for name in ("seq_len", "global_batch", "precision")},
     }
     fields = {
-        path: sure(value, "the file says so") if path in stated else guess(value, "the file does not say")
+        path: sure(value, OF_SIZES if path == "model.name" and not scenario.model.name else "the file says so")
+        if path in stated
+        else guess(value, "the file does not say")
         for path, value in shown.items()
         if path in stated or value not in (1, "none")
     }
@@ -304,4 +319,4 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
 def _name_of(model: Model) -> str:
     """What people call a model: its label in the catalogue where it has one."""
     entry = next((one for one in catalog.entries("models") if one.key == model.name), None)
-    return entry.label if entry else model.name or "a model without a name"
+    return entry.label if entry else model.name or _sizes({"layers": model.layers, "hidden": model.hidden})

@@ -66,12 +66,16 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         laid = client.get(f"/api/measurements/{listed}/what-if", params=spread).json()
         assert laid["laying"]["split"] == {"c_attn": "column", "c_proj": "row"}
         assert laid["estimate"]["chips"] == 8
+        apart = client.get(f"/api/measurements/{listed}/what-if", params={**spread, "link": "ethernet-10g"}).json()
+        assert apart["estimate"]["step_time_s"] > 1.1 * laid["estimate"]["step_time_s"]
+        assert apart["before"] == laid["before"]
         for refused, field in (
             ({"tp": 5}, "tp"),
             ({"ranks": 2**20, "tp": 2}, "ranks"),
             ({"schedule": "gpipe"}, "schedule"),
             ({"split": "c_attn=column"}, "split"),
             ({"micro_batches": 0}, "micro_batches"),
+            ({"link": "string"}, "link"),
         ):
             answer = client.get(f"/api/measurements/{listed}/what-if", params=refused)
             assert [one["field"] for one in answer.json()["problems"]] == [field], answer.text

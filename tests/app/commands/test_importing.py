@@ -18,6 +18,7 @@ from estimator.scenario.op_list import from_json
 from tests.app.examples import MEASUREMENT
 
 CPU_TRACE = Path(__file__).parents[2] / "reference" / "cpu_step" / "trace.json.gz"
+OPS = Path(__file__).parents[2] / "reference" / "ops" / "gpt2.json"
 TRACE = Path(__file__).parents[2] / "reference" / "h200" / "trace-short-1.trace.json.gz"
 
 
@@ -57,7 +58,7 @@ def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_b
 
 
 @pytest.mark.usefixtures("catalogue_as_before")
-def test_a_profile_of_a_cpu_is_predicted_where_that_is_measured_and_else_says_which_command_does(capsys):
+def test_a_profile_of_a_cpu_is_predicted_where_that_is_measured_and_else_says_which_command_does(tmp_path, capsys):
     assert run(["import", str(CPU_TRACE)]) == 0
     said = capsys.readouterr().out
     assert "own prediction: none yet" in said
@@ -70,6 +71,26 @@ def test_a_profile_of_a_cpu_is_predicted_where_that_is_measured_and_else_says_wh
     write_json(ThisCpu(folder, settings.probe_seconds).cache_file, {"chip": encode(chip)})
     assert run(["import", str(CPU_TRACE)]) == 0
     assert "own prediction on cpu: step" in capsys.readouterr().out
+    ops = str(tmp_path / "ops.json")
+    assert run(["import", str(CPU_TRACE), "--ops", ops]) == 0
+    for share_frac, doubted in ((0.9, False), (0.11, True)):
+        kept = {"chip": encode(chip), "samples": {"cpu_share_frac": share_frac}}
+        write_json(ThisCpu(folder, settings.probe_seconds).cache_file, kept)
+        capsys.readouterr()
+        assert run(["estimate", ops]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("it says nothing, as this CPU was busy when it was measured" in said) == doubted
+        assert "A profile does not say which CPU it ran on" in said
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [({}, "it does not say its GPU. headroom estimate OPS.json --chip KEY does"), ({"name": "MTIA"}, "called MTIA")],
+)
+def test_why_a_profile_has_no_prediction_of_its_own_is_said(write, capsys, device, said):
+    document = json.loads(OPS.read_text(encoding="utf-8")) | {"chip": str(device.get("name", ""))}
+    assert run(["import", write(document, "unnamed.ops.json")]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_op_list_is_written_of_one_profile(write, tmp_path, capsys):

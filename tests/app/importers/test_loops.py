@@ -74,6 +74,15 @@ LOOPS = {
         f"(main.py 296): INFO Train: [1/300][{at}/1251]\teta 0:10:18 lr 0.000005\ttime {s} (0.5371)\tloss 6.9 (6.9)\n"
         for at, s in ((100, 9.1), (200, 0.1365), (300, 0.135))
     ),
+    "Paddle's": of_steps(
+        "2021-01-19 [INFO] [TRAIN] epoch=1, iter={}/100, loss=2.8, batch_cost={}, reader_cost=0.25 | ETA 00:01:24",
+        (9.1,), (0.1365,), (0.135,),
+    ),
+    "TensorFlow's": "".join(
+        f"INFO:tensorflow:global_step/sec: {rate}\nI0611 hooks.py:692] global_step/sec: {rate}\n"
+        f"INFO:tensorflow:examples/sec: {8 * rate}\n" for rate in (0.1, 1 / 0.1365, 1 / 0.135)
+    ),
+    "ColossalAI's": "".join(f"INFO   colossalai - INFO: Step time: {s}\n" for s in ("9.1", "0.1365", "0.135")),
     "beneath": of_steps(
         "\titers: {}, epoch: 1 | loss: 0.34\n\tspeed: {}s/iter; left time: 907.8s", (9,), (0.1365,), (0.135,)
     ),
@@ -87,7 +96,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-UNITLESS = ("epochs", "in parentheses", "verl", "fms-fsdp's", "OpenMMLab's", "of an epoch of several")
+UNITLESS = ("epochs", "in parentheses", "verl", "fms-fsdp's", "OpenMMLab's", "of an epoch of several", "Paddle's")
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -95,7 +104,7 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     found = one(read(tmp_path, f"using device: cuda\n{LOOPS[name]}saved\n"))
     assert found.origin.format == "log/loop"
     assert found.steps_s == pytest.approx((0.1365, 0.135))
-    assert len({row["step"] for row in found.rows}) == 3
+    assert len({row.get("step", row.get("print")) for row in found.rows}) == 3
     assert ("unit-missing" in codes(found)) == (name in UNITLESS)
     if name == "fms-fsdp's":
         assert (found.memory.peak_bytes, found.memory.reserved_bytes) == (60129542144, 66571993088)
@@ -356,6 +365,9 @@ def test_a_model_that_a_loop_states_by_its_sizes_is_taken_with_what_its_paramete
     assert "ran on a CPU" in proposed.reason
     on_gpu = said_scenario(found, "a100-80gb-sxm")
     assert on_gpu is not None
+    for one_of in (proposed, on_gpu):
+        name = one_of.fields["model.name"]
+        assert (name.value, name.evidence) == ("4 layers of width 384", "the file says its sizes, and no name")
     assert on_gpu.scenario is not None
     assert on_gpu.scenario["model"]["hidden"] == 384
 
@@ -499,6 +511,41 @@ def test_the_name_of_a_width_is_no_model_s(tmp_path, said):
 def test_memory_of_detectors_is_in_mib(tmp_path, said):
     found = one(read(tmp_path, of_steps("eta: 8:08:27  iter: {}  time: {}  " + said, (9.0,), (0.3,), (0.3,))))
     assert (found.steps_s, found.memory.peak_bytes) == ((0.3, 0.3), pytest.approx(3961 * 2**20))
+
+
+EVALUATED = (
+    "Training Epoch: {0}/3, step 98/99 completed (loss: 0.76): 100%|████| 99/99 [01:54<00:00,  1.16s/it]\n"
+    "evaluating Epoch: 100%|████| 25/25 [00:06<00:00,  3.69it/s]\n"
+)
+DETECTED = (
+    "    15{0}/200      12.1G      0.463      0.234   1762        640: 100%|████| 99/99 [01:54<00:00,  1.16s/it]\n"
+    "                 Class     Images      Box(P       mAP50  mAP50-95): 100%|████| 32/32 [00:15<00:00,  2.01it/s]\n"
+)
+
+
+@pytest.mark.parametrize("epoch", [EVALUATED, DETECTED])
+def test_bars_of_evaluation_are_no_steps_and_counts_in_a_bar_s_name_are_none_of_its_own(tmp_path, epoch):
+    text = "Map: 100%|████| 5200/5200 [00:01<00:00, 3901.52 it/s]\n" + "".join(epoch.format(at) for at in (1, 2, 3))
+    found = one(read(tmp_path, text))
+    assert found.steps_s == (1.16,) * 3
+    assert {row["steps"] for row in found.rows} == {99}
+
+
+def test_the_bar_of_keras_is_taken_by_its_whole_time_as_it_rounds_that_of_a_step(tmp_path):
+    bar = "Epoch {0}/9\n1000/1000 [==============================] - {1}s {2}/step - loss: 3.8849\n"
+    lines = [bar.format(*each) for each in ((1, 1843, "2s"), (2, 1898, "2s"), (3, 12, "12ms"))]
+    assert one(read(tmp_path, "".join(lines))).steps_s == pytest.approx((1.843, 1.898, 0.012))
+
+
+def test_objects_behind_a_logger_s_words_are_read(tmp_path):
+    line = '[INFO: logging.py:   67]: json_stats: {{"cur_epoch": "1", "cur_iter": "{}", "loss": 0.17, "time_diff": {}}}'
+    assert one(read(tmp_path, of_steps(line, (9.0,), (0.25,), (0.26,)))).steps_s == (0.25, 0.26)
+
+
+def test_memory_of_composer_is_in_gb(tmp_path):
+    line = "[batch={}/9]:\n\t Train memory/peak_allocated_mem: 44.642\n\t Train throughput/batches_per_sec: {}"
+    found = one(read(tmp_path, of_steps(line, (0.1,), (4.0,), (5.0,))))
+    assert (found.steps_s, found.memory.peak_bytes) == (pytest.approx((0.25, 0.2)), 44.642e9)
 
 
 def test_losses_without_times_are_timed_by_the_clock_of_their_lines(tmp_path):

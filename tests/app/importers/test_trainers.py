@@ -344,3 +344,15 @@ def test_the_results_that_the_trainer_writes_at_its_end_have_its_mean_step(tmp_p
     assert "mean-of-run" in codes(found)
     untimed = one(read(tmp_path, {**results, "train_steps_per_second": 0.0}, "train_results.json"))
     assert (untimed.steps_s, codes(untimed)) == ((), {"no-step-time"})
+
+
+def test_steps_of_ms_swift_are_timed_by_what_has_elapsed(tmp_path):
+    line = (
+        "{{'loss': 0.48, 'learning_rate': 1e-06, 'memory(GiB)': {}, 'train_speed(iter/s)': 0.0104, "
+        "'global_step/max_steps': '{}/94', 'percentage': '12.77%', 'elapsed_time': '{}', 'remaining_time': '2h 5m'}}\n"
+    )
+    given = ((60.5, 12, "58m 26s"), (69.19, 13, "59m 58s"), (69.19, 15, "1h 3m 0s"))
+    found = one(read(tmp_path, "".join(line.format(*one_of) for one_of in given)))
+    assert found.steps_s == (92.0, 91.0)
+    assert [row["step"] for row in found.rows] == [12, 13, 15]
+    assert found.memory.reserved_bytes == 69.19 * GIB

@@ -66,9 +66,22 @@ def test_zero_1_and_2_send_what_ddp_sends():
 @pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
 def test_gradients_in_the_buffers_that_travel_are_not_copied(sharding):
     plain, in_place = sent(sharding), sent(sharding, in_place=True)
-    assert sum(message.copies_bytes for message in plain) == 2 * PSI * 2
+    if sharding == "ddp":
+        assert sum(message.copies_bytes for message in plain) == 2 * PSI * 2
     assert sum(message.copies_bytes for message in in_place) == 0
     assert [message.payload_bytes for message in in_place] == [message.payload_bytes for message in plain]
+
+
+@pytest.mark.parametrize(
+    ("sharding", "micro_batches", "scattered", "gathered"),
+    # Zeroed and filled 3; a quarter divided 2/4; from the second on added 3/4; a quarter copied before its gather 2/4.
+    [("zero1", 1, 3.5, 0.5), ("zero1", 4, 3.5, 0.5), ("zero2", 4, 4 * 3 + 3 * 0.75 + 0.5, 0.5)],
+)
+def test_zeros_buckets_are_zeroed_filled_and_divided_and_a_part_is_copied_before_it_is_gathered(
+    sharding, micro_batches, scattered, gathered
+):
+    scatter, gather = sent(sharding, micro_batches=micro_batches, shard_ranks=4)
+    assert (scatter.copies_bytes, gather.copies_bytes) == (scattered * PSI * 2, gathered * PSI * 2)
 
 
 def test_fsdp_gathers_twice_and_scatters_once():

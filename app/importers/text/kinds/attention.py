@@ -8,7 +8,7 @@ from typing import Any
 
 from app.importers.text.kinds.step_prose import fill_in, said_before
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
 from app.importers.text.values.cells import cell
@@ -46,10 +46,7 @@ def has_sweep(columns: tuple[Column, ...]) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all attention tables under one heading."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
-    said: list[Warning] = []
+    tables, findings, rows, said = opened(blocks)
     for table in tables:
         columns = columns_of(table)
         counted = {i: _BYTES for i, one in enumerate(columns) if _is_bytes(one, [cells[i] for cells in table.rows])}

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.importers.text.kinds.attention import megabyte_of
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
 from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put, whole
@@ -37,9 +37,7 @@ def matches(block: Block) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all such tables under one heading; the line over each names its width and version."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
+    tables, findings, rows, _ = opened(blocks)
     for table in tables:
         columns = columns_of(table)
         for cells in table.rows:

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.importers.text.kinds.ddp_breakdown import MODES
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, shared_warnings
 from app.importers.text.values import meaning
-from app.importers.text.values.figures import Findings, columns_of, put
+from app.importers.text.values.figures import columns_of, put
 from app.importers.text.values.header import column
 from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
@@ -35,9 +35,7 @@ def matches(block: Block) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all such lines under one heading; the lines before a group tell backend and size of its model."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
+    tables, findings, rows, _ = opened(blocks)
     said: dict[str, Any] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     loose = False

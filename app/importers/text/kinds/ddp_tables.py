@@ -9,11 +9,10 @@ from app.importers.text.kinds.ddp_breakdown import MODES, said_in_text
 from app.importers.text.kinds.ddp_lines import VARIANT, variant
 from app.importers.text.kinds.run_cells import describe
 from app.importers.text.layout.document import Block, Document, Table
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.figures import Findings, columns_of, put
 from app.importers.text.values.header import Column
-from estimator.scenario.measurement import Warning
 
 KIND = ddp_breakdown.KIND
 _TIMES = {
@@ -54,10 +53,7 @@ def _timed(columns: tuple[Column, ...]) -> dict[int, str]:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all such tables under one heading."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
-    warnings: list[Warning] = []
+    tables, findings, rows, warnings = opened(blocks)
     for table in tables:
         new = _rows(table, findings)
         warnings += said_in_text(new, table)

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.importers.text.kinds.attention import describe, has_sweep
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, columns_of, put
@@ -34,10 +34,7 @@ def matches(block: Block) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all such tables under one heading."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
-    warnings: list[Warning] = []
+    tables, findings, rows, warnings = opened(blocks)
     for table in tables:
         columns = columns_of(table)
         unit = None if all(column.unit for column in columns if _is_time(column)) else _unit(table, columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes
@@ -29,9 +29,7 @@ def matches(block: Block) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Keep all rows; times and sizes become SI where the header or the cell names a unit, and are asked for else."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
+    tables, findings, rows, _ = opened(blocks)
     for table in tables:
         columns = _named(columns_of(table))
         for line, cells in zip(table.lines, table.rows, strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 from app.importers.text.kinds.run_cells import COUNTS, describe
 from app.importers.text.kinds.step_prose import fill_in, model_before, model_said, said_before
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put
 from app.importers.text.values.header import Column
@@ -76,10 +76,7 @@ def _pass_in(text: str) -> str:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all such tables under one heading, a row for each figure."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
-    warnings: list[Warning] = []
+    tables, findings, rows, warnings = opened(blocks)
     for table in tables:
         new = list(_rows(table, findings))
         if assumed := [row for row in new if not row["pass"]]:

@@ -17,7 +17,7 @@ from app.importers.text.kinds.step_checks import (
 )
 from app.importers.text.kinds.step_prose import Said, fill_in, said_before
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
+from app.importers.text.reading import Decisions, Reading, opened, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, answers_only, columns_of, printed_sizes, put
@@ -62,10 +62,7 @@ def _has(columns: tuple[Column, ...], names: set[str]) -> bool:
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
     """Read all step-time tables under one heading."""
-    tables = [block for block in blocks if isinstance(block, Table)]
-    findings = Findings()
-    rows: list[dict[str, Any]] = []
-    warnings: list[Warning] = []
+    tables, findings, rows, warnings = opened(blocks)
     for table in tables:
         said = said_before(table)
         new = _rows(table, said, findings, warnings, document, decisions)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.importers.text.trainers.log import ARGUMENT, Log, model_of, number, whole
-from app.importers.text.trainers.loop import longest_bar_s
+from app.importers.text.trainers.bars import longest_bar_s
+from app.importers.text.trainers.log import ARGUMENT, Log, memory_of, model_of, number, whole
 from app.importers.text.values.models import catalogue_key
 from estimator.scenario.measurement import Warning
+from estimator.scenario.units import GIB
 
 _ENTRY = re.compile(r"\{('(?:loss|train_runtime|eval_loss)':.{1,2000})\}")
 _PAIR = re.compile(r"'(\w{1,60})': '?([-+\d.eE]{1,40})'?")
@@ -22,14 +23,17 @@ _SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size
 _CONFIG_LINES, _ARGUMENT_LINES = 200, 300
 _KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
          "train_tokens_per_second": "tokens_per_s", "step_tokens_per_second": "tokens_per_s",
-         "tokens_per_second_per_gpu": "tokens_per_s_per_gpu", "num_input_tokens_seen": "tokens"}  # fmt: skip
+         "tokens_per_second_per_gpu": "tokens_per_s_per_gpu", "num_input_tokens_seen": "tokens",
+         "reserved_bytes": "reserved_bytes"}  # fmt: skip
 _MODES = {"True": True, "False": False}
 
 
 def read(lines: Sequence[str]) -> Log | None:
     """Read what it printed, None where it printed no entry of its own."""
     entries = [
-        {name: number(text) for name, text in _PAIR.findall(hit[1])} for line in lines if (hit := _ENTRY.search(line))
+        {name: number(text) for name, text in _PAIR.findall(hit[1])} | _of_swift(hit[1])
+        for line in lines
+        if (hit := _ENTRY.search(line))
     ]
     said = {hit[1].split(" (")[0]: int(hit[2].replace(",", "")) for line in lines if (hit := _SAID.search(line))}
     if not entries and not (said and longest_bar_s(lines)):
@@ -44,6 +48,22 @@ def read(lines: Sequence[str]) -> Log | None:
     model = model_of(_config(lines)) or catalogue_key(said.get("Number of trainable parameters", 0), "")
     log = _log(entries, steps, arguments, said, model)
     return log if log.steps_s or (step_s := longest_bar_s(lines)) is None else _by_bar(log, step_s)
+
+
+def _of_swift(entry: str) -> dict[str, float]:
+    """What ms-swift writes of a step: its number, the time since the start in whole seconds, memory reserved so far."""
+    step, since = _STEP_OF_ALL.search(entry), _ELAPSED.search(entry)
+    if not step or not since:
+        return {}
+    day, hour, minute, second = (int(one or 0) for one in since.groups())
+    found = {"step": float(step[1]), "train_runtime": float(second + 60 * (minute + 60 * (hour + 24 * day)))}
+    held = _HELD.search(entry)
+    return found | ({"reserved_bytes": number(held[1]) * GIB} if held else {})
+
+
+_STEP_OF_ALL = re.compile(r"'global_step/max_steps': '(\d{1,9})/")
+_ELAPSED = re.compile(r"'elapsed_time': '(?:(\d{1,4})d )?(?:(\d{1,4})h )?(?:(\d{1,4})m )?(\d{1,4})s'")
+_HELD = re.compile(r"'memory\(GiB\)': ([\d.]{1,12})")
 
 
 def _by_bar(log: Log, step_s: float) -> Log:
@@ -146,6 +166,7 @@ def _log(
         steps_s=tuple(timed),
         scenario=_scenario(arguments, said, model, world, length),
         world_size=max(world, 1),
+        memory=memory_of(rows, warnings),
         parameters=said.get("Number of trainable parameters", 0),
         warnings=tuple(warnings),
     )

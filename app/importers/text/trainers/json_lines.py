@@ -19,13 +19,14 @@ from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import unit as unit_of
 from estimator.scenario.measurement import Warning
 
-_OBJECT = re.compile(r"\s{0,20}(?:DLLL )?(\{.{2,8000}\}),?\s*")
+_OBJECT = re.compile(r"\s{0,20}(?:DLLL |.{0,120}\bjson_stats: )?(\{.{2,8000}\}),?\s*")
 _STEPS = (
     "step",
     "global_step",
     "current_steps",
     "iteration",
     "iter",
+    "cur_iter",
     "_step",
     "train/global_step",
     "trainer/global_step",

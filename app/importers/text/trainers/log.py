@@ -100,9 +100,10 @@ _PLAIN = re.compile(
 
 _PEAKS = ("peak_bytes", "peak_memory_bytes", "peak_mem_bytes", "max_mem_bytes", "max_memory_bytes",
           "max_memory_allocated_bytes", "peak_memory_allocated_bytes", "peak_memory_alloc_bytes",
-          "memory_max_active_bytes")  # fmt: skip
+          "peak_allocated_mem_bytes", "memory_max_active_bytes")  # fmt: skip
 _HELD = (
     "reserved_bytes",
+    "peak_reserved_mem_bytes",
     "reserved_memory_bytes",
     "max_memory_reserved_bytes",
     "peak_memory_reserved_bytes",

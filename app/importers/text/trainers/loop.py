@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from app.importers.text.trainers import clock, passes, torchtune
+from app.importers.text.trainers.bars import PER_STEP, bars, rates_alone
 from app.importers.text.trainers.first_lines import settings_before
 from app.importers.text.trainers.log import (
     SHORT,
@@ -33,10 +34,9 @@ from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import GIB, MIB
 
-_PER_STEP = r"(?:it|iter|iteration|step|batch)"
 _SECOND = r"(?:s|sec|second)"
 _UNIT = (
-    rf"(?:ns|us|µs|μs|msec|ms|seconds|second|secs|sec|s)(?:\s?/\s?{_PER_STEP})?"
+    rf"(?:ns|us|µs|μs|msec|ms|seconds|second|secs|sec|s)(?:\s?/\s?{PER_STEP})?"
     rf"|(?:it|its|iters|iter|iterations|steps|step|batches|batch)/{_SECOND}"
     rf"|(?:tokens|token|toks|tok|samples|examples|images|imgs|img|sequences|seqs)\s?/\s?{_SECOND}(?:/(?:gpu|device))?"
     r"|%|[KMGT]i?B|[KMGTP]FLOPS?(?:/s)?"
@@ -48,18 +48,14 @@ _FIELD = re.compile(
     rf"(?<![\w.])({_NUMBER})(?:\s?({_UNIT})(?![\w/]))?(?![\w.])",
     re.IGNORECASE,
 )
-_BAR = re.compile(
-    rf"(?<![\w/])(\d{{1,9}})/(\d{{1,9}})\b(?!/).{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
-    re.IGNORECASE,
-)
 _OF_SEVERAL = re.compile(
     r"\b(?:time|elapsed|took)\s?\(\s?(\d{1,6}) (?:iter|iteration|step|batche?)s\s?\)", re.IGNORECASE
 )
 """HugeCTR: ``Iter: 200 Time(100 iters): 0.366941s``."""
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
-    r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
-    r"|time|dt|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step"
+    r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed|cost)"
+    r"|time|dt|time_diff|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step"
     r"|elapsed_time_per_iteration|step|iter"
     r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
@@ -86,10 +82,10 @@ _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds|[mg]ib)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
 _FEWEST, _DIGITS = 3, 9
-_FEWEST_OF_A_BAR = 10
 _FEWEST_BYTES, _FEWEST_MIB, _MOST_MIB = 1e8, 1000.0, 1e6
 """Memory without a unit that is more counts bytes; between the others it counts MiB, as OpenMMLab's does."""
 _IN_GIB = ("peak_memory_alloc", "peak_memory_active", "peak_memory_reserved")
+_IN_GB = ("peak_allocated_mem", "peak_reserved_mem")
 _MOST_RUNS = 8
 """Of a log that several processes write, as one that began anew beside another."""
 _LONGEST_STEP_S = 100.0
@@ -107,7 +103,7 @@ def read(lines: Sequence[str]) -> Log | None:
     config = torchtune.settings_of(lines)
     steps = _timed([step for step, _, _ in timed_lines], lines, warnings, torchtune.step_tokens_of_rank(config))
     if len({step.number for step in steps}) < _FEWEST:
-        return _bars(lines) or _by_clock(lines)
+        return bars(lines) or rates_alone(lines) or _by_clock(lines)
     said = [one for _, _, one in timed_lines]
     each = passes.passes_of_step([step.number for step in steps], said) if len(steps) == len(timed_lines) else 1
     if each > 1:
@@ -199,7 +195,7 @@ def _fields(text: str) -> dict[str, Any]:
         if field[3].endswith("m") and _DURATION.search(name):  # total time: 0.02m
             row.setdefault(f"{name}_s", round(number(field[3][:-1]) * 60, _DIGITS))
             continue
-        key, scale = _meaning(name, printed)
+        key, scale = _meaning(name.removeprefix("train_memory_"), printed)
         if key == "steps_per_s_of_each":
             of_each = value
             continue
@@ -224,10 +220,12 @@ def _fields(text: str) -> dict[str, Any]:
 def _bytes_of(name: str, value: float) -> float:
     """Bytes of memory without a unit, 0 where it is none, or a number of anything: so many are bytes, or MiB.
 
-    torchtune writes GiB under names of its own, and detectron2 ``3961M`` for MiB.
+    torchtune writes GiB under names of its own, Composer GB, and detectron2 ``3961M`` for MiB.
     """
     if name in _IN_GIB:
         return value * GIB
+    if name in _IN_GB and value < _FEWEST_MIB:
+        return value * 1e9
     if not name.endswith(("memory", "mem")):
         return 0.0
     if name == "max_mem" and value >= _FEWEST_BYTES:
@@ -254,10 +252,10 @@ def _whole_of_phases(row: dict[str, Any]) -> float:
 
 def _meaning(name: str, printed: str) -> tuple[str, float]:
     """Column and SI value of one; no column for a number that has neither name nor a unit that says what it is."""
-    per_step = re.fullmatch(rf"(\w+)/{_PER_STEP}", printed)
+    per_step = re.fullmatch(rf"(\w+)/{PER_STEP}", printed)
     if per_step and (time := unit(per_step[1])):
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
-    if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
+    if re.fullmatch(rf"{PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
         return ("steps_per_s_of_each" if _OF_EACH.search(name) else "steps_per_s"), 1.0
     if rate := _FLOP_RATE.search(name):
         return "flops_per_s_per_gpu", PREFIXES[rate[1]]
@@ -351,40 +349,3 @@ def _run_of(step: Step, runs: Sequence[Step]) -> int | None:
     earlier = [at for at, last in enumerate(runs)
                if last.number < step.number and last.row["since_start_s"] < since_s]  # fmt: skip
     return max(earlier, key=lambda at: runs[at].number, default=None)
-
-
-def longest_bar_s(lines: Sequence[str]) -> float | None:
-    """Seconds of a step, as the bar of most steps said last; None without a bar."""
-    found = _bars(lines)
-    return max(found.rows, key=lambda row: (row["steps"], row["step"]))["step_s"] if found else None
-
-
-def _bars(lines: Sequence[str]) -> Log | None:
-    """The rate at which each bar ended or was left; a bar is drawn again and again while it fills."""
-    rows: list[dict[str, Any]] = []
-    left = False
-    for line in lines:
-        found = _BAR.search(line[:LONGEST_LINE])
-        value = number(found[3]) if found else 0.0
-        if found is None or value <= 0:
-            left = left or bool(line.strip() and rows and rows[-1]["step"] == rows[-1]["steps"])
-            continue
-        done, batches, printed = int(found[1]), int(found[2]), found[4].lower()
-        time = unit(printed.split("/")[0]) if not printed.endswith("/s") else None
-        row = {
-            "bar": len(rows) + 1,
-            "step": done,
-            "steps": batches,
-            "step_s": value * time.scale if time else 1 / value,
-        }
-        if rows and not left and rows[-1]["steps"] == batches and rows[-1]["step"] <= done:
-            rows[-1] = {**row, "bar": len(rows)}
-        else:
-            rows.append(row)
-        left = False
-    rows = [row for row in rows if row["step"] >= _FEWEST_OF_A_BAR]
-    if not rows:
-        return None
-    message = "Each time is what a bar of progress said last, a mean over its steps with the loading of data"
-    warning = Warning(code="mean-of-run", message=message)
-    return Log(rows=tuple(rows), steps_s=tuple(row["step_s"] for row in rows), warnings=(warning,))

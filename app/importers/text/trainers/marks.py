@@ -13,7 +13,7 @@ from app.importers.text.trainers.log import number
 _MARK = re.compile(
     r"(?<![A-Za-z])(?:(?:step|iter(?:ation)?|batch|it)s?\s{0,8}[:=#]?\s{0,8}\[?"
     r"|(?:epoch|train(?:ing)?)(?:\([a-z]{1,12}\))?:?\s{0,4}\[?\d{1,6}(?:/\d{1,6})?\]?\s{0,4}\[)"
-    r"\s{0,8}(\d{1,9})(?:\s{0,4}/\s{0,4}\d{1,9})?\b",
+    r"\s{0,8}(\d{1,9})(?:\s{0,4}/\s{0,4}\d{1,9})?\b(?!%)",
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[\W_]{0,600}(?:epoch\s?[:=]\s?\d{1,9}[\W_]{0,600})?", re.IGNORECASE)

@@ -1,7 +1,8 @@
 /** Under which efficiencies predictions are: the shipped ones, or a calibration, made here of probes of one's own machine. */
 import { setCalibration } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
-import { percent, plural, when } from "../../format.js";
+import { percent, plural, said, when } from "../../format.js";
+import { isOfCpu } from "../../measured.js";
 import { refreshMeasurements } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -84,7 +85,7 @@ export function createCalibration() {
     put(chosen, own ? described(own) : calibration ? "not on this server" : "shipped efficiencies");
     element.classList.toggle("set", calibration !== "");
     const all = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format));
-    const telling = all.filter(({ device_kind }) => device_kind !== "cpu").slice(0, MOST);
+    const telling = all.filter((one) => !isOfCpu(one)).slice(0, MOST);
     const checked = new Set(picked());
     list.replaceChildren(
       ...telling.map(({ id, label, device_name, origin, bundled, created_s }) =>
@@ -104,7 +105,7 @@ export function createCalibration() {
             h("p", { class: "hint" }, "Upload what this prints on a machine with a GPU, in a few minutes:"),
             h("code", { text: PROBES }),
           ]),
-      ...(all.some(({ device_kind }) => device_kind === "cpu")
+      ...(all.some(isOfCpu)
         ? [h("p", { class: "hint", text: "A CPU takes no calibration: this server measures its own." })]
         : []),
     );
@@ -124,7 +125,8 @@ export function createCalibration() {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       problem.hidden = false;
-      put(problem, error.message);
+      const named = error.problems.map((one) => `${one.field}: ${said(one)}`);
+      put(problem, named.join(" ") || error.message);
     } finally {
       make.disabled = false;
       put(make, "Calibrate");

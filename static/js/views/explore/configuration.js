@@ -13,12 +13,28 @@ function text(value) {
   return String(value).replaceAll("-", "\u2011");
 }
 
-/** @param {import("../../types.js").Scenario} scenario @returns {Map<string, any>} */
-function flat(scenario) {
+/**
+ * Settings by name: of a scenario, else those that a traced program was run with.
+ * @param {import("../../sides.js").Side | null | undefined} side @returns {Map<string, any>}
+ */
+function flat(side) {
+  const scenario = side?.scenario;
+  if (!scenario) return new Map(Object.entries(side?.settings ?? {}));
   const found = new Map([["model", scenario.model]]);
   for (const part of /** @type {const} */ (["cluster", "plan", "training"]))
     for (const [name, value] of Object.entries(scenario[part])) found.set(`${part}.${name}`, value);
   return found;
+}
+
+/**
+ * Which settings differ between two scenarios, or two traced programs; none where one side is of the other kind.
+ * @param {import("../../sides.js").Side | null | undefined} a @param {import("../../sides.js").Side | null | undefined} b
+ * @param {Map<string, any>} flatA @param {Map<string, any>} flatB
+ */
+function changed(a, b, flatA, flatB) {
+  if (a?.scenario && b?.scenario) return differences(a.scenario, b.scenario).map(({ path }) => path);
+  if (a?.scenario || b?.scenario || !flatA.size || !flatB.size) return [];
+  return [...new Set([...flatA.keys(), ...flatB.keys()])].filter((name) => flatA.get(name) !== flatB.get(name));
 }
 
 export function createConfiguration() {
@@ -40,28 +56,27 @@ export function createConfiguration() {
 
   function update() {
     const { pair } = state;
-    const [a, b] = [pair?.a?.scenario, pair?.b?.scenario];
-    const known = a ?? b;
-    if (!known) {
+    const [flatA, flatB] = [flat(pair?.a), flat(pair?.b)];
+    const [a, b] = [flatA.size > 0, flatB.size > 0];
+    if (!a && !b) {
       put(sub, "");
       return box.fill(h("p", { class: "empty", text: "Neither side records its settings." }));
     }
-    const moved = a && b ? differences(a, b).map(({ path }) => path) : [];
-    const names = [...new Set([...moved, ...flat(known).keys()])];
-    const of = (/** @type {import("../../types.js").Scenario | null | undefined} */ one, /** @type {string} */ path) =>
-      one ? text(flat(one).get(path)) : "–";
+    const moved = changed(pair?.a, pair?.b, flatA, flatB);
+    const names = [...new Set([...moved, ...flatA.keys(), ...flatB.keys()])];
+    const of = (/** @type {Map<string, any>} */ one, /** @type {string} */ path) => text(one.get(path));
     put(
       sub,
       a && b ? (moved.length ? `${moved.length} differ` : "no recorded setting differs") : "one side records none",
     );
-    rows = names.map((path) => [path, of(a, path), of(b, path)]);
+    rows = names.map((path) => [path, of(flatA, path), of(flatB, path)]);
     const line = (/** @type {string} */ path) =>
       h(
         "tr",
         { class: moved.includes(path) && "differs" },
         h("td", {}, breakable(path)),
-        h("td", { class: "wrap", text: of(a, path) }),
-        h("td", { class: "wrap", text: of(b, path) }),
+        h("td", { class: "wrap", text: of(flatA, path) }),
+        h("td", { class: "wrap", text: of(flatB, path) }),
       );
     const group = (/** @type {string} */ title, /** @type {string[]} */ paths) =>
       paths.length

@@ -108,6 +108,7 @@ function createOps() {
 function createWhatIf() {
   const switches = h("div", { class: "choices" });
   const chip = h("select", { "aria-label": "On the chip" });
+  const link = h("select", { "aria-label": "Link inside a node" });
   const laid = LAID.map((one) => {
     if (!one.short) {
       const select = h("select", { "aria-label": one.label, disabled: true });
@@ -125,7 +126,7 @@ function createWhatIf() {
     { class: "card", id: "what-if" },
     h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
     switches,
-    h("div", { class: "choices" }, chip, ...laid.map(({ box }) => box)),
+    h("div", { class: "choices" }, chip, link, ...laid.map(({ box }) => box)),
     said,
     split,
     scroller.element,
@@ -146,6 +147,7 @@ function createWhatIf() {
     if ((plan.ranks ?? "1") === "1") delete plan.sharding;
     if ((plan.pp ?? "1") === "1") delete plan.schedule;
     if (CHUNKED.includes(plan.schedule)) plan.virtual_stages = "2";
+    if (link.value) plan.link = link.value;
     const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     switches.replaceChildren(
@@ -180,6 +182,8 @@ function createWhatIf() {
     // what divides nothing yet has nothing to choose
     for (const { key, box } of laid)
       if ((key === "sharding" && chips.dp === 1) || (key === "schedule" && chips.pp === 1)) box.hidden = true;
+    // one rank alone sends nothing
+    link.hidden = found.estimate.chips === 1;
     const moved = chips.dp * chips.tp * chips.pp * micro_batches > 1;
     const named = Object.entries(found.layouts.find(({ key }) => key === "tp")?.split ?? {});
     put(split, chips.tp > 1 ? `Split: ${named.map(([path, how]) => `${path} by ${how}s`).join(", ")}.` : "");
@@ -189,7 +193,7 @@ function createWhatIf() {
       h("summary", { text: `What it cannot be asked: ${refused.map(({ label }) => label).join(", ")}` }),
       ...refused.map(({ label, reason }) => h("p", {}, h("b", { text: `${label}: ` }), reason)),
     );
-    const plain = !chosen.size && found.chip === own.chip && !moved;
+    const plain = !chosen.size && found.chip === own.chip && !moved && !link.value;
     // of one moment with the answer: a CPU may have been measured anew since the page had its own
     const before = found.before ?? own.estimate;
     const { step_time_s, interval_s, memory, tokens_per_s_per_chip } = found.estimate;
@@ -209,7 +213,7 @@ function createWhatIf() {
     scroller.element.hidden = plain;
     if (!plain) scroller.fill(tableView(whatIfRows(before, found.estimate, catalog.categories), { total: true }));
   }
-  for (const control of [chip, ...laid.map((one) => one.control)]) control.onchange = () => void trying(ask());
+  for (const control of [chip, link, ...laid.map((one) => one.control)]) control.onchange = () => void trying(ask());
 
   function update() {
     const { measurement, catalog } = state;
@@ -228,6 +232,10 @@ function createWhatIf() {
         }),
       );
     chip.value = own.chip;
+    link.replaceChildren(
+      h("option", { value: "", text: "the chip's own link" }),
+      ...catalog.links.map(({ key, label }) => h("option", { value: key, text: label })),
+    );
     for (const { control, select } of laid) {
       if (select) select.replaceChildren();
       else control.value = "1";

@@ -11,6 +11,7 @@ import torch
 
 from app.importers import import_file
 from app.importers.kineto.called_ops import LOOKED_THROUGH
+from estimator.operations.aten import kernels_of
 from estimator.scenario.op_list import NONE, Call, OpList, from_json, to_json
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import REFERENCE, read
@@ -137,6 +138,29 @@ def test_a_trace_made_by_hand(tmp_path):
     assert [call.measured_s for call in calls] == pytest.approx([1000.25e-6, 500e-6, 2000e-6, 1500e-6, 300e-6])
     assert ops.of(calls[3]).inputs[0].dtype == "bfloat16"
     assert ops.groups == ((0, 1, 2, 3),)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "tf32"),
+    [
+        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>", True),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", True),
+        ("ampere_sgemm_128x64_tn", False),
+    ],
+)
+def test_a_kernel_s_name_says_whether_a_product_of_fp32_rounds_its_inputs(tmp_path, kernel, tf32):
+    document = made.trace()
+    for event in document["traceEvents"]:
+        if event["name"] == "aten::mm":
+            event["args"]["Input type"] = ["float", "float"]
+        elif "gemm" in event["name"]:
+            event["name"] = kernel
+    (found,) = read(tmp_path, document).op_lists
+    ops = from_json(found)
+    products = [ops.of(call) for call in works(ops) if ops.of(call).op == "aten::mm"]
+    assert [s.arguments.get("tf32", False) for s in products] == [tf32] * 2
+    (precision,) = {one.precision for s in products for one in kernels_of(s)}
+    assert precision == ("tf32" if tf32 else "fp32")
 
 
 def test_without_shapes_there_is_no_list(tmp_path):

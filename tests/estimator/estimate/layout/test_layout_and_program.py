@@ -101,7 +101,9 @@ def test_a_stage_as_pipelining_runs_it(tmp_path):
 def test_stages_of_a_fold_have_each_their_own_layers(tmp_path):
     config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 16, "n_head": 1, "n_positions": 16, "vocab_size": 32}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    found = recorded(tmp_path, "--hf", str(tmp_path / "config.json"), "--batch", "1", "--seq", "16")
+    how = ("--attention", "flash_attention_2", "--precision", "bf16")  # which is not installed, and stood in for
+    found = recorded(tmp_path, "--hf", str(tmp_path / "config.json"), "--batch", "1", "--seq", "16", *how)
+    assert [found.of(call).op for call in found.calls].count("flash_attn::_flash_attn_backward") == 12
     rows = estimate_laid_out(found, laying_of({"pp": 4, "schedule": "zero-bubble-v"}, 4)).memory.stages
     # Two chunks of two layers each, four of them one layer short; the last but one counted as the last did.
     assert [(row.stage, row.layers) for row in rows] == [(0, 2), (1, 3), (2, 3), (3, 4)]

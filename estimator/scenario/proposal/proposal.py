@@ -176,11 +176,12 @@ def _precision(seen: Seen) -> Proposed:
     )
     used = computed.most_common(1)[0][0]
     tables = [s.inputs[0].dtype for s in seen.embeddings]
-    state = Counter(
-        s.inputs[0].dtype
-        for call in seen.ops.calls
-        if call.phase == Phase.OPTIMIZER and call.kind == "kernel" and (s := seen.ops.of(call)).inputs
-    )
+    state: Counter[str] = Counter()
+    for call in seen.ops.calls:
+        if call.phase == Phase.OPTIMIZER and call.kind == "kernel" and (inputs := seen.ops.of(call).inputs):
+            # by elements: an optimizer's counters of steps are fp32 whatever its parameters are
+            kind = inputs[0].dtype
+            state[kind] += sum(math.prod(one.shape) for one in inputs if one.dtype == kind)
     held = state.most_common(1)[0][0] if state else tables[0] if tables else used
     said = f"products of {used}, parameters of {held}"
     if used == "bfloat16":

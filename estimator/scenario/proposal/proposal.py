@@ -120,6 +120,11 @@ def _notes(seen: Seen) -> tuple[str, ...]:
         )
     if seen.attention.causal is False:
         notes.append("Attention sees all tokens here, or those that a mask leaves; in a scenario it is causal.")
+    if any("_fused_adam" in name for name in _updates(seen)):
+        notes.append(
+            "Adam's update is one fused kernel here; in a scenario of eager PyTorch it is several, which move"
+            " more bytes, so its optimizer takes longer."
+        )
     return tuple(notes)
 
 
@@ -195,10 +200,15 @@ def _precision(seen: Seen) -> Proposed:
     return guess("fp32", f"{said}; whether TF32 was allowed is not recorded")
 
 
-def _optimizer(seen: Seen) -> Proposed:
-    names = Counter(
+def _updates(seen: Seen) -> Counter[str]:
+    """Names of the optimizer's ops, by how often they run."""
+    return Counter(
         name_of(seen.ops.of(call)) for call in seen.ops.calls if call.phase == Phase.OPTIMIZER and call.kind == "kernel"
     )
+
+
+def _optimizer(seen: Seen) -> Proposed:
+    names = _updates(seen)
     for word, how in (("_fused_adam", "fused"), ("_foreach_addcdiv", "foreach"), ("addcdiv", "tensor by tensor")):
         if any(name.startswith(word) for name in names):
             return sure("adamw", f"{next(name for name in names if name.startswith(word))}: Adam's update, {how}")

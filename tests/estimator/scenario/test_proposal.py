@@ -387,15 +387,18 @@ def test_a_trace_says_by_its_marks_whether_it_is_compiled(compiled):
     )
 
 
-def test_precision_is_that_of_the_parameters_not_of_the_counters_of_steps():
+@pytest.mark.parametrize("fused", [True, False])
+def test_precision_is_that_of_the_parameters_not_of_the_counters_of_steps(fused):
     attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
     widths = ((512, 1536), (512, 512), (512, 2048), (2048, 512), (512, 100))
     products = [kernel("aten::mm", (32, inner), (inner, outer)) for inner, outer in widths]
     counters = Signature(op="aten::_foreach_add_", inputs=(Operand(shape=(), dtype="float32"),) * 5)
-    update = Signature(op="aten::_fused_adamw_", inputs=kernel("", *widths).inputs * 4 + counters.inputs)
+    name = "aten::_fused_adamw_" if fused else "aten::_foreach_addcdiv_"
+    update = Signature(op=name, inputs=kernel("", *widths).inputs * 4 + counters.inputs)
     signatures = (TABLE, attention, *products, counters, update)
-    phases = ["optimizer" if "foreach" in one.op or "fused" in one.op else "forward" for one in signatures]
+    phases = ["optimizer" if one in (counters, update) else "forward" for one in signatures]
     calls = tuple(Call(kind="kernel", signature=at, phase=phase) for at, phase in enumerate(phases))
-    found = proposal(OpList(source="trace", program="made", signatures=signatures, calls=calls)).fields
-    assert found["training.precision"].value == "bf16"
-    assert found["training.precision"].evidence == "products of bfloat16, parameters of bfloat16"
+    found = proposal(OpList(source="trace", program="made", signatures=signatures, calls=calls))
+    assert found.fields["training.precision"].value == "bf16"
+    assert found.fields["training.precision"].evidence == "products of bfloat16, parameters of bfloat16"
+    assert any("one fused kernel" in note for note in found.notes) == fused

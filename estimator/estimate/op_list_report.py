@@ -24,6 +24,12 @@ from estimator.schedule.queue import DEFAULT_STREAM, Queue
 INDUCTOR = "What Inductor fused (triton_…)"
 UNKNOWN = "is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
 AS_MEASURED = "is not in the table of ops: it stands as measured"
+PASSED = "is taken as one kernel through which each of its tensors passes once"
+PASSES_ONCE = {
+    "triton::rotary_kernel", "triton::_layer_norm_fwd_1pass_kernel", "triton::_layer_norm_bwd_kernel",
+    "triton::cross_entropy_fwd_kernel", "triton::cross_entropy_bwd_kernel",
+}  # fmt: skip
+"""Kernels of the package flash_attn that memory binds: that price is an assumption, not something that lacks."""
 WORTH_FRAC = 0.01
 """Share of a step from which an op without a rate is a problem of the prediction, not only an assumption."""
 
@@ -184,7 +190,8 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: in
         if at >= 0 and priced.work[at].as_measured
     }
     said += [
-        f"{name} {AS_MEASURED if name in measured else UNKNOWN} ({frac:.1%} of the step)."
+        f"{name} {AS_MEASURED if name in measured else PASSED if name in PASSES_ONCE else UNKNOWN}"
+        f" ({frac:.1%} of the step)."
         for name, frac, worth in _unknown(priced, step_s)
         if not worth
     ]
@@ -211,7 +218,8 @@ def _precisions(priced: Recorded) -> list[str]:
 def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:
     """Ops that the table lacks, with the share of the step that they are taken to be; the longest first.
 
-    The third says whether that is worth a problem: a profile has measured them, a compiler's kernels are what they say.
+    The third says whether that is worth a problem: a profile has measured them, a compiler's kernels are what they say,
+    those of a package that are known to be bound by memory are priced so.
     """
     unknown: dict[str, float] = {}
     for at, call in zip(priced.of_call, priced.found.calls, strict=True):
@@ -221,7 +229,8 @@ def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:
             unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
     traced = priced.found.source == "trace"
     shares = {name: unknown[name] / max(step_s, 1e-30) for name in sorted(unknown, key=lambda name: -unknown[name])}
-    return [(name, frac, traced and name != INDUCTOR and frac >= WORTH_FRAC) for name, frac in shares.items()]
+    priced_so = {INDUCTOR, *PASSES_ONCE}
+    return [(name, frac, traced and name not in priced_so and frac >= WORTH_FRAC) for name, frac in shares.items()]
 
 
 def problems_of(priced: Recorded, memory: Memory, step_s: float) -> tuple[Problem, ...]:

@@ -18,6 +18,7 @@ from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.op_list_report import PASSES_ONCE
 from estimator.estimate.recorded import phases_of, recorded
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
@@ -112,20 +113,28 @@ def test_a_step_that_does_not_fit_is_told():
 
 
 @pytest.mark.parametrize(
-    ("elements", "source", "worth"), [(28, "trace", True), (8, "trace", False), (28, "profile", False)]
+    ("op", "elements", "source", "worth"),
+    [
+        ("mylib::scan", 28, "trace", True),
+        ("mylib::scan", 8, "trace", False),
+        ("mylib::scan", 28, "profile", False),
+        ("triton::scan", 28, "trace", True),
+        ("triton::rotary_kernel", 28, "trace", False),  # priced as docs/tracing.md says
+    ],
 )
-def test_an_unknown_op_is_listed_with_its_share(elements, source, worth):
+def test_an_unknown_op_is_listed_with_its_share(op, elements, source, worth):
     """As a problem where a trace has no better and it matters, else among what is assumed."""
     calls = list(LLAMA.calls)
     place = next(i for i, call in enumerate(calls) if call.kind == "kernel")
-    signature = Signature(op="mylib::scan", inputs=(Operand(shape=(1 << elements,), dtype="float32"),))
+    signature = Signature(op=op, inputs=(Operand(shape=(1 << elements,), dtype="float32"),))
     calls[place] = replace(calls[place], signature=len(LLAMA.signatures))
     found = replace(LLAMA, source=source, calls=tuple(calls), signatures=(*LLAMA.signatures, signature))
     estimate = predicted(found)
-    problems = [str(one) for one in estimate.problems if one.field == "mylib::scan"]
-    (line,) = problems + [line for line in estimate.assumptions if "mylib::scan" in line]
+    problems = [str(one) for one in estimate.problems if one.field == op]
+    (line,) = problems + [line for line in estimate.assumptions if op in line]
     assert len(problems) == worth
     assert "% of the step" in line
+    assert ("passes once" in line) == (op in PASSES_ONCE)
 
 
 def test_a_profile_without_storages_says_nothing_of_memory():

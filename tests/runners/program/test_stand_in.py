@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from estimator.estimate.layout.lay_out import laid_out, laying_of
+from estimator.estimate.op_list_report import PASSES_ONCE
 from estimator.operations.aten import kernels_of
 from estimator.scenario.problems import InputProblems
 from runners.program import stand_in
@@ -128,6 +129,7 @@ def test_each_form_of_attention_is_told_how_far_it_sees(forms):
 
 def test_norms_rotations_and_the_loss_are_kernels_of_triton(forms):
     ops = [forms.of(call).op for call in forms.calls]
+    assert {op for op in ops if op.startswith("triton::")} == PASSES_ONCE
     assert {name: ops.count(f"triton::{name}") for name in (
         "_layer_norm_fwd_1pass_kernel", "_layer_norm_bwd_kernel", "rotary_kernel", "cross_entropy_fwd_kernel",
         "cross_entropy_bwd_kernel",

@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,11 +235,22 @@ def run(
     if trained < counted_all:
         frozen = counted_all - trained
         recording.assume(f"{frozen:,} of {counted_all:,} parameters are frozen: they have no gradient and no moments")
-    return recording.op_list(
-        before=before, program=name, chip=chip.name, world_size=max(world_size, recording.world_size), rank=rank,
-        arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained, versions=_versions(),
-        follows_on=loops and counted.done >= steps,
+    apart = world_size > 1 and not recording.world_size
+    found = recording.op_list(
+        before=before, program=name, chip=chip.name, world_size=1 if apart else max(world_size, recording.world_size, 1),
+        rank=0 if apart else rank, arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained,
+        versions=_versions(), follows_on=loops and counted.done >= steps,
     )  # fmt: skip
+    return replace(found, problems=(*found.problems, _apart(world_size))) if apart else found
+
+
+def _apart(ranks: int) -> Problem:
+    """What is said of ranks that exchange nothing."""
+    return Problem(
+        field="--world-size",
+        message=f"no process group was made: each of {ranks} ranks trains apart, and what is said here is of one",
+        remedy="Leave it out, or let the program call torch.distributed.init_process_group.",
+    )
 
 
 def _checked(options: argparse.Namespace) -> Chip:

@@ -54,7 +54,8 @@ class Recording:
         self.step = 0
         self.ends = self.drops = False
         self.by_hand = False
-        self.world_size = 1
+        self.world_size = 0
+        """Ranks of the process group that the program made, 0 where it made none."""
         self.at_backward: Callable[[], None] = lambda: None
         self.optimizer = 0
         self.recomputing = 0

@@ -32,13 +32,17 @@ def test_a_mistake_names_its_field(flags, said, tmp_path, capsys):
     assert not (tmp_path / "ops.json").exists()
 
 
-def test_a_script_of_any_name_keeps_its_arguments(traced, tmp_path):
+def test_a_script_of_any_name_keeps_its_arguments_and_without_a_process_group_is_one_rank(traced, tmp_path):
     script = tmp_path / "train"
     script.write_text(
         "import subprocess, sys, torch\nassert sys.argv[1:] == ['--lr', '1']\ntorch.ones(8, device='cuda').sum()\n"
         "assert 'traced' in subprocess.run(['nvidia-smi'], check=True, capture_output=True, text=True).stdout"
     )
-    assert traced(script, "--", "--lr", "1").arguments == ("--lr", "1")
+    found = traced(script, "--world-size", "8", "--rank", "3", "--", "--lr", "1")
+    assert found.arguments == ("--lr", "1")
+    (problem,) = found.problems
+    assert str(problem).startswith("--world-size: no process group was made: each of 8 ranks trains apart")
+    assert (found.world_size, found.rank) == (1, 0)
 
 
 def test_a_config_that_does_not_train_is_one_line_without_a_traceback(tmp_path):

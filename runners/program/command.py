@@ -88,7 +88,7 @@ def trace(options: argparse.Namespace) -> int:
     peers = Peers(options.rank, functools.partial(_for_rank, options))
     try:
         found = run(
-            program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
+            program, chip=chip, name=_named(options), arguments=_said(options), steps=options.steps,
             world_size=options.world_size or 0, rank=options.rank,
             peers=peers, own=options.hf is None, loops=_is_own(options),
         )  # fmt: skip
@@ -106,6 +106,14 @@ def trace(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(f"{options.out}: {told(found)}", file=sys.stderr, flush=True)
     return 0
+
+
+def _named(options: argparse.Namespace) -> str:
+    """The program as it was asked for; of an absolute path, which tells of a machine, the file's own name."""
+    if not options.program:
+        return str(options.hf.name)
+    path = Path(options.program)
+    return path.name if path.is_absolute() and path.is_file() else str(options.program)
 
 
 def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
@@ -236,8 +244,9 @@ def run(
         frozen = counted_all - trained
         recording.assume(f"{frozen:,} of {counted_all:,} parameters are frozen: they have no gradient and no moments")
     apart = world_size > 1 and not recording.world_size
+    ranks = 1 if apart else max(world_size, recording.world_size, 1)
     found = recording.op_list(
-        before=before, program=name, chip=chip.name, world_size=1 if apart else max(world_size, recording.world_size, 1),
+        before=before, program=name, chip=chip.name, world_size=ranks,
         rank=0 if apart else rank, arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained,
         versions=_versions(), follows_on=loops and counted.done >= steps,
     )  # fmt: skip

@@ -39,7 +39,7 @@ def test_a_script_of_any_name_keeps_its_arguments_and_without_a_process_group_is
         "assert 'traced' in subprocess.run(['nvidia-smi'], check=True, capture_output=True, text=True).stdout"
     )
     found = traced(script, "--world-size", "8", "--rank", "3", "--", "--lr", "1")
-    assert found.arguments == ("--lr", "1")
+    assert (found.program, found.arguments) == ("train", ("--lr", "1"))
     (problem,) = found.problems
     assert str(problem).startswith("--world-size: no process group was made: each of 8 ranks trains apart")
     assert (found.world_size, found.rank) == (1, 0)

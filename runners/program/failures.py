@@ -78,6 +78,13 @@ def failure(name: str, error: BaseException, *, own: bool) -> Problem:
         message = f"ended by itself, with status {error.code}" if isinstance(error.code, int) else f"ended: {text}"
         remedy = "Its own last line, above, says why; what it is given follows --."
         return Problem(field=name, message=message, remedy=remedy)
+    if extension := _extension(error):
+        message = f"is an extension that the program builds, which failed here: {type(error).__name__}: {text[:100]}"
+        remedy = (
+            "Its kernels would have no shapes to run on either: say what they do to shapes with torch.library"
+            " (custom_op and register_fake) and build it only where a GPU runs it, or run without it."
+        )
+        return Problem(field=extension, message=message, remedy=remedy)
     remedy = "The traceback above is the program's own; it must run to the end of a step."
     if _wants_network(error) or "Error downloading" in text:  # as torchvision says it
         remedy = (
@@ -131,6 +138,15 @@ def _wants_network(error: BaseException) -> bool:
 def _passed(error: BaseException) -> set[str]:
     """Names of the modules that an error passed through."""
     return {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
+
+
+def _extension(error: BaseException) -> str:
+    """The C++ or CUDA that a program was building through torch.utils.cpp_extension when it failed; else ""."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = frame.f_locals.get("name")
+        if frame.f_globals.get("__name__") == "torch.utils.cpp_extension" and isinstance(name, str):
+            return name
+    return ""
 
 
 def _unbuilt(error: BaseException) -> str:

@@ -37,6 +37,16 @@ def fetched():
         return error
 
 
+def not_built():
+    """As torch fails to build what a program writes in CUDA, where no compiler can."""
+    own = {"__name__": "torch.utils.cpp_extension"}
+    exec("def load_inline(name): raise RuntimeError('Ninja is required to load C++ extensions')", own)
+    try:
+        own["load_inline"]("scan_ext")
+    except RuntimeError as error:
+        return error
+
+
 def ran_nothing():
     try:
         subprocess.run(["no-such-command"], check=True)
@@ -54,6 +64,7 @@ def ran_nothing():
         (unbuilt(), "json.helpers_cpp of it is missing: where that is C++ of its own, build it"),
         (fetched(), "It loads a kernel that is built for a GPU"),
         (RuntimeError("Error downloading train-images"), "wants what only a network has"),
+        (not_built(), "scan_ext: is an extension that the program builds, which failed here: RuntimeError: Ninja"),
         (ran_nothing(), "It runs a command that this host does not have"),
         (FileNotFoundError("train.bin"), "Put such a file there"),
         (ModuleNotFoundError("No module named 'xformers'", name="xformers.ops"), "Choose torch's own attention"),

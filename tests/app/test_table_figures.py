@@ -406,3 +406,12 @@ def test_models_of_one_length_each_are_no_sweep_of_the_length():
     rows = [{"net": net, "ctx_len": 1024 << at, "step_s": 1.0 + at} for at, net in enumerate(("one", "two", "three"))]
     (chart,) = charts_of("table", rows)
     assert (chart["form"], chart["series"][0]["x"]) == ("bars", ["one", "two", "three"])
+
+
+def test_what_a_study_s_table_prints_is_said_of_that_table_and_never_all_of_none():
+    said = call_each("studyPages", "agreementWords", [[77, 77], [3, 2], [0, 0]])
+    assert said == [
+        "77 of 77 printed in this table agree",
+        "2 of 3 printed in this table agree",
+        "the reference prints none of these",
+    ]

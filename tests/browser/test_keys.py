@@ -12,6 +12,13 @@ from tests.browser.looking import EIGHT_GPUS, expect_view, side, wait_for_figure
 pytestmark = pytest.mark.browser
 
 
+_SIDES = """async () => {
+    const { setSides } = await import(js("actions"));
+    const { state } = await import(js("state"));
+    setSides(`m:${state.sample}`, "plan");
+}"""
+
+
 def test_keyboard_help_theme_and_link(open_page, drop, tmp_path):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
@@ -55,6 +62,7 @@ def test_keyboard_help_theme_and_link(open_page, drop, tmp_path):
     expect(page.locator('[data-field="training.seq_len"] input[type=number]')).to_have_value("1024")
     expect(side(page, "A")).to_contain_text("Llama 3 8B")
     expect(side(page, "B")).to_contain_text("choose B")
+    expect(page.locator("#step-time .legend")).to_contain_text("matmul"), "a bar alone says what its colours are"
     assert "seq_len=1024" in page.url
     assert "measured=none" in page.url
 
@@ -66,3 +74,8 @@ def test_skip_link_reaches_the_figures(open_page):
     expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#content")).to_be_focused()
+    # what somebody has set against each other is no bundled run to look around
+    welcome = page.locator(".welcome")
+    expect(welcome).to_be_visible()
+    page.evaluate(_SIDES)
+    expect(welcome).to_be_hidden()

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def of_config(
     try:
         transformers = importlib.import_module("transformers")  # the one thing here that a bare host may lack
     except ImportError:
-        remedy = "Install transformers beside Headroom, or give a program of your own."
+        remedy = f"Run: {sys.executable} -m pip install transformers. Or give a program of your own."
         raise _bad("needs transformers, which is not installed", remedy) from None
     document = dict(given) if isinstance(given, Mapping) else _read(Path(given))
     kind = document.pop("model_type", None)

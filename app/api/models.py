@@ -11,8 +11,8 @@ from starlette.responses import Response
 from app.api.body import decode_json, json_response, read_body
 from app.api.documented import Body, documented
 from app.api.given import HUGGING_FACE
+from app.config_names import config_name
 from app.context import Ctx
-from app.importers.names import plain_name
 from estimator.scenario.huggingface.config import read_hf
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import active_parameters, parameters
@@ -35,7 +35,9 @@ async def put_model(request: Request, context: Ctx, filename: str = "config.json
     """Raw config.json → {model, parameters, active_parameters, assumptions}; 422 with a problem for every key."""
     document = decode_json(await read_body(request, context.settings.json_limit_bytes))
     reading = read_hf(document)
-    model = dataclasses.replace(reading.model, name=reading.model.name or _name(document, reading.model, filename))
+    model = dataclasses.replace(
+        reading.model, name=reading.model.name or config_name(document, reading.model, filename)
+    )
     return json_response(
         {
             "model": model,
@@ -44,13 +46,3 @@ async def put_model(request: Request, context: Ctx, filename: str = "config.json
             "assumptions": reading.assumptions,
         }
     )
-
-
-def _name(document: Any, model: Model, filename: str) -> str:
-    """The file's name; where that is every model's, the kind and size, as in "llama 8.03B"."""
-    kind = document.get("model_type") if isinstance(document, dict) else None
-    if filename != "config.json" or not isinstance(kind, str) or not kind:
-        return plain_name(filename)
-    number = parameters(model, model.max_positions)
-    scale, unit = (1e9, "B") if number >= 1e9 else (1e6, "M") if number >= 1e6 else (1e3, "k")
-    return f"{plain_name(kind)} {number / scale:.3g}{unit}"

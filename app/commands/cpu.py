@@ -32,7 +32,12 @@ def with_this_cpu(scenario_json: object, data: Path | None) -> str:
     return doubt
 
 
-def with_kept_cpu() -> None:
-    """Put this CPU into the catalogue where it was measured before; never measure it."""
+def with_kept_cpu() -> str:
+    """Put this CPU into the catalogue where it was measured before; never measure it.
+
+    Return why a prediction for it says nothing; "" where it does say something.
+    """
     settings = settings_from({})
-    ThisCpu(DataFolder(settings.data), settings.probe_seconds).load()
+    cpu = ThisCpu(DataFolder(settings.data), settings.probe_seconds)
+    cpu.load()
+    return " ".join(cpu.doubts().values())

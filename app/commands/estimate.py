@@ -13,6 +13,7 @@ from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
 from app.commands.laying import option_of, read_laying
+from app.config_names import EVERY_MODELS, config_name
 from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
@@ -73,13 +74,12 @@ def estimate(
             raise InputProblems([Problem(field=option, message="is for op lists; this is a scenario", remedy=remedy)])
     assumptions: tuple[str, ...] = ()
     if hf:
-        reading = _model(hf)
+        reading = _reading(hf)
         assumptions = reading.assumptions
         if path is None and reading.model.max_positions:
             document["training"]["seq_len"] = min(document["training"]["seq_len"], reading.model.max_positions)
         if isinstance(document, dict):
-            name = reading.model.name or (hf.resolve().parent.name if hf.stem == "config" else hf.stem)
-            document["model"] = encode(dataclasses.replace(reading.model, name=name))
+            document["model"] = encode(reading.model)
     with_this_cpu(document, data)
     scenario = scenario_from_json(document)
     found = predict(scenario, efficiencies)
@@ -160,11 +160,14 @@ def _one_node() -> dict[str, Any]:
     return {part: dict(values) for part, values in FALLBACK_SCENARIO.items() if part != "model"}
 
 
-def _model(path: Path) -> HfReading:
-    """Read a config.json; raise InputProblems that name the file and the key."""
+def _reading(path: Path) -> HfReading:
+    """Read a config.json, its model named; raise InputProblems that name the file and the key."""
     document = read_document(path)
     with fields_named(lambda key: f"{path}: {key}"):
-        return read_hf(document)
+        reading = read_hf(document)
+    filename = path.name if path.name == EVERY_MODELS else path.stem
+    name = reading.model.name or config_name(document, reading.model, filename)
+    return dataclasses.replace(reading, model=dataclasses.replace(reading.model, name=name))
 
 
 def text(found: Estimate, rows: str = "tokens") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -
 
     ``ops_to``: a file that the op list of the one profile among them is written to.
     """
-    with_kept_cpu()
+    doubt = with_kept_cpu()
     found: list[tuple[Path, Imported]] = []
     status = 0
     traces = [path for path in paths if len(paths) > 1 and path.is_file() and is_trace(path)]
@@ -54,7 +55,7 @@ def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -
         print_json(
             {
                 "measurements": [
-                    encode(measurement) | _own(measurement, ops)
+                    encode(measurement) | _own(measurement, ops, doubt)
                     for _, imported in found
                     for measurement, ops in _each(imported)
                 ],
@@ -63,27 +64,35 @@ def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -
             }
         )
     elif found and not as_json:
-        print("\n\n".join(text(path, imported) for path, imported in found))
+        print("\n\n".join(text(path, imported, doubt) for path, imported in found))
     return status
 
 
-def text(path: Path, imported: Imported) -> str:
-    """Write what one file gave for a terminal."""
+def text(path: Path, imported: Imported, doubt: str = "") -> str:
+    """Write what one file gave for a terminal; ``doubt``: why a prediction for this CPU says nothing."""
     lines = [f"{path}: {counted(len(imported.measurements), 'measurement')}, {imported.skipped} pieces left out"]
     for measurement, ops in _each(imported):
         lines.append(f"  {_line(measurement)}")
         if ops is None and (said := said_scenario(measurement)):
             lines += [f"  {line}" for line in proposed_lines(said)]
         if ops is not None:
-            lines += [f"  {line}" for line in (*_expected(measurement, ops), *proposed_lines(proposal(ops)))]
+            lines += [f"  {line}" for line in (*_expected(measurement, ops, doubt), *proposed_lines(proposal(ops)))]
     for warning in imported.warnings:
         lines.append(f"  warning: {warning.message}{f' ({warning.where})' if warning.where else ''}")
     return "\n".join(lines)
 
 
-def _expected(measurement: Measurement, ops: OpList) -> list[str]:
+def _predicted(ops: OpList, doubt: str) -> Expected | None:
+    """A profile's own prediction, with the doubt of this CPU first among its notes where it is for that."""
+    found = own_prediction(ops)
+    if found is None or not doubt or found.chip != catalog.THIS_CPU:
+        return found
+    return replace(found, notes=(doubt, *found.notes))
+
+
+def _expected(measurement: Measurement, ops: OpList, doubt: str) -> list[str]:
     """Write a profile's own prediction, or why there is none."""
-    if found := own_prediction(ops):
+    if found := _predicted(ops, doubt):
         return expected_lines(found)
     if any(one.code == NO_DEVICE_EVENTS for one in measurement.warnings):
         return ["own prediction: none, as no kernels of its device were recorded"]
@@ -134,11 +143,11 @@ def _each(imported: Imported) -> list[tuple[Measurement, OpList | None]]:
     return list(zip_longest(imported.measurements, lists[: len(imported.measurements)]))
 
 
-def _own(measurement: Measurement, ops: OpList | None) -> dict[str, Any]:
+def _own(measurement: Measurement, ops: OpList | None, doubt: str) -> dict[str, Any]:
     if ops is None:
         said = said_scenario(measurement)
         return {"proposed": encode(said)} if said else {}
-    return {"expected": encode(own_prediction(ops)), "proposed": encode(proposal(ops))}
+    return {"expected": encode(_predicted(ops, doubt)), "proposed": encode(proposal(ops))}
 
 
 def _write_ops(path: Path, found: list[dict[str, Any]]) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
-from estimator.estimate.layout.lay_out import Laying, laying_of
+from estimator.estimate.layout.lay_out import OF_LISTS, Laying, laying_of
+from estimator.scenario.codec import types_of, unknown_keys
+from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem, fields_named
+from estimator.validation.spellings import says_no, says_yes
+
+MICRO_BATCHES = "micro_batches"
 
 
 def option_of(field: str) -> str:
@@ -23,10 +29,21 @@ def read_laying(plan: Sequence[str], split: Sequence[str]) -> Laying:
         if not equals or not key.strip():
             remedy = "Write a field and its value, as in --plan dp=8."
             raise InputProblems([Problem(field="--plan", message=f"{text!r} is not key=value", remedy=remedy)])
-        values[key.strip()] = int(value) if value.strip().isdecimal() else value.strip()
-    micro_batches = values.pop("micro_batches", 1)
+        values[key.strip()] = _value(key.strip(), value.strip())
+    known = {one.name for one in fields(Plan)} | {MICRO_BATCHES}
+    if problems := unknown_keys("plan", [key for key in values if key not in known], (*OF_LISTS, MICRO_BATCHES)):
+        with fields_named(option_of):
+            raise InputProblems(problems)
+    micro_batches = values.pop(MICRO_BATCHES, 1)
     if not isinstance(micro_batches, int):
         remedy = "Give a whole number, as in --plan micro_batches=8."
         raise InputProblems([Problem(field="--plan micro_batches", message=f"is {micro_batches!r}", remedy=remedy)])
     with fields_named(option_of):
         return laying_of(values, micro_batches, split)
+
+
+def _value(key: str, text: str) -> object:
+    """A value as the field of a plan has it: yes and no where it is one or the other, else a number or a word."""
+    if types_of(Plan).get(key) is bool and (says_yes(text) or says_no(text)):
+        return says_yes(text)
+    return int(text) if text.isdecimal() else text

@@ -103,6 +103,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     missing = [name for name in NEEDED if name not in header]
     if missing:
         separated = len(header) == 1 and re.search(r"[;\t]", header[0])
+        if separated and not {*NEEDED} <= {one.strip() for one in header[0].split(separated[0])}:
+            separated = None  # it would lack columns then, too
         remedy = (
             f"Separate the columns by commas, not by {separated[0]!r}."
             if separated

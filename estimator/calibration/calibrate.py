@@ -25,7 +25,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList
-from estimator.scenario.problems import refusal
+from estimator.scenario.problems import InputProblems, refusal
 from estimator.scenario.units import counted
 
 CONSTANTS: dict[str, tuple[str, ...]] = {
@@ -178,9 +178,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
         residuals |= {constant: one.residual_frac for constant, one in own.items()}
         undetermined += [Undetermined(constant=constant, reason=reason) for constant, reason in missing.items()]
     if not ranges:
-        remedy = "Give a result of `python -m runners probes`, a profile with shapes, or a table of NCCL tests."
-        message = "; ".join(sorted({one.reason for one in undetermined}))
-        raise refusal(", ".join(made_from), f"determine no constant: {message}", remedy)
+        raise _nothing(sources, undetermined)
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
     device = str(sources[0].measurement.device.get("name", key))
@@ -239,6 +237,8 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
         if source.ops is not None and source.ops.chip and not names:
             names[source.ops.chip] = source.name
     if not names:
+        if not any(map(_holds_something, sources)):
+            raise _nothing(sources)
         remedy = "Give one that says on which device it was made, as a result of `python -m runners probes` does."
         raise refusal(given, "no device is named", remedy)
     if len({catalog.chip(name).name for name in names}) > 1:
@@ -247,6 +247,40 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
         raise refusal(given, f"several devices: {of}", remedy)
     key = next(iter(names))
     return catalog.chip(key), key
+
+
+def _holds_something(source: Source) -> bool:
+    """Whether a source has anything that constants are fitted to."""
+    one = source.measurement
+    launched = any(row.get("ladder") in ("launch", "runtime") for row in one.rows)
+    return bool(launched or one.collectives or points_of(one) or (source.ops and points_of_profile(source.ops)))
+
+
+def _nothing(sources: Sequence[Source], undetermined: Sequence[Undetermined] = ()) -> InputProblems:
+    """What to raise where no constant is determined: first of all, what such files lack."""
+    given = list(dict.fromkeys(source.name for source in sources))
+    exchanges = any(source.measurement.collectives for source in sources)
+    held = any(map(_holds_something, sources))
+    if exchanges:
+        lacks = "; ".join(dict.fromkeys(one.reason for one in undetermined if "collectives" in one.reason))
+    elif held:
+        lacks = f"each needs {FEWEST} points of its own kind, and there are fewer"
+    else:
+        lacks = "; ".join(dict.fromkeys(map(_lacks, sources)))
+    verb = "determines" if len(given) == 1 else "determine"
+    remedy = "Give a result of `python -m runners probes`, a profile with shapes, or a table of NCCL tests."
+    return refusal(", ".join(given), f"{verb} no constant: {lacks}", remedy)
+
+
+def _lacks(source: Source) -> str:
+    """What a source without anything to fit to has instead."""
+    if source.ops is not None and source.ops.source == "trace":
+        return "a traced program is not measured"
+    if source.ops is not None:
+        return "no op that the profile measured is long enough and known"
+    if source.measurement.steps_s:
+        return "whole steps say nothing of single kernels, launches or collectives"
+    return "no kernels, launches or collectives were measured alone"
 
 
 def _is_of_a_cpu(source: Source) -> bool:

@@ -14,11 +14,11 @@ from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import CallWork, Recorded, recorded
-from estimator.estimate.what_if import CHANGES
+from estimator.estimate.what_if import CHANGES, is_compiled
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
-from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.op_list import Operand, OpList, Signature
 from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import seconds as seconds_text
@@ -208,12 +208,17 @@ def _lacking(chip: Chip, precision: str) -> str:
 
 
 def _differs(found: OpList, change: str) -> bool:
-    if change == "compile" and any(s.op.startswith("triton_") for s in found.signatures):
-        return False
+    if change == "compile":
+        return not is_compiled(found)
     changed = CHANGES[change].of(found)
-    if len(changed.calls) != len(found.calls) or change == "compile":
+    if len(changed.calls) != len(found.calls):
         return True
-    return any(a.inputs != b.inputs for a, b in zip(changed.signatures, found.signatures, strict=False))
+    return any(_products(a) != _products(b) for a, b in zip(changed.signatures, found.signatures, strict=False))
+
+
+def _products(s: Signature) -> tuple[tuple[Operand, ...], bool]:
+    """What tells the unit that a product runs on: its operands, and whether those of fp32 may be cut to TF32."""
+    return s.inputs, bool(s.arguments.get("tf32")) and any(one.dtype == "float32" for one in s.inputs)
 
 
 def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]) -> ExpectedOp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
@@ -14,6 +14,7 @@ from estimator.estimate.interval import UNEVEN, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.hardware import Cluster
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import REMEDY_KINDS, Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import Number, bytes_text, seconds
@@ -108,6 +109,18 @@ def shared_cpu(cluster: Cluster) -> tuple[str, ...]:
     return (f"{ranks} ranks share one CPU: each is predicted with 1/{ranks} of its cores, caches and memory.",)
 
 
+def reached(e: Efficiencies, precisions: Sequence[str]) -> str:
+    """Say what products in some precisions, the most important first, and plain kernels reach of a chip's peaks."""
+    said: list[str] = []
+    for precision in dict.fromkeys(one.removesuffix("-amp") for one in precisions):
+        share = {"fp32": e.gemm_vector_frac, "tf32": e.gemm_tf32_frac}.get(precision, e.gemm_matrix_frac)
+        verb = "reach " if not said else ""
+        said.append(f"in {precision} {verb}{share:.0%} of the dense {precision} peak")
+    products = f"products {' and '.join(said)}, " if said else ""
+    about = f" Calibrated: {e.about}" if e.about else ""
+    return f"Efficiencies “{e.name}”: {products}contiguous kernels {e.memory_frac:.0%} of memory bandwidth.{about}"
+
+
 def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
     """Say what products lose where ``in_node`` chips of a node work at once; nothing where they lose nothing."""
     near = node_factor(e, in_node)
@@ -135,10 +148,9 @@ def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
 def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
     """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan
+    widths = byte_widths(training, plan)
     found = [
-        f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
-        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
-        + (f" Calibrated: {e.about}" if e.about else ""),
+        reached(e, (widths.linear_peak, *([widths.peak] if widths.quantised else ()))),
         f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
         " the loss is taken over every token.",
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"

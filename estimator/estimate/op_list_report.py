@@ -9,7 +9,7 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
-from estimator.estimate.explain import hot_node, needed
+from estimator.estimate.explain import hot_node, needed, reached
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
@@ -146,9 +146,7 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: in
     """List what the prediction takes for granted, the list's own assumptions among it; ``in_node``: chips of a node."""
     found = priced.found
     said = [
-        f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
-        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
-        + (f" Calibrated: {e.about}" if e.about else ""),
+        reached(e, _precisions(priced)),
         *hot_node(e, in_node),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
@@ -191,6 +189,23 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: in
         if not worth
     ]
     return (*said, *found.assumptions)
+
+
+TOLD_FRAC = 0.05
+"""Products in a precision that take less of the time of all products are not told."""
+
+
+def _precisions(priced: Recorded) -> list[str]:
+    """Precisions that products are taken in, those of most time first."""
+    counts = Counter(at for at in priced.of_call if at >= 0)
+    seconds: dict[str, float] = {}
+    for at, count in counts.items():
+        for one in priced.work[at].kernels:
+            if one.op.kind == "gemm":
+                name = one.op.precision.removesuffix("-amp")
+                seconds[name] = seconds.get(name, 0.0) + count * float(one.seconds * one.op.count)
+    least_s = TOLD_FRAC * sum(seconds.values())
+    return sorted((name for name, taken_s in seconds.items() if taken_s >= least_s), key=lambda name: -seconds[name])
 
 
 def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:

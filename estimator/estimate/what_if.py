@@ -29,8 +29,26 @@ def without_communication(found: OpList) -> OpList:
     return _saying(without_calls(found, exchanges), "Collectives are left out.")
 
 
+def is_compiled(found: OpList) -> bool:
+    """Whether a compiler has all of a forward pass already: what is left are numbers, and what brings its data.
+
+    Sums that autograd accumulates are outside of any region, in backward.
+    """
+    if any(s.op.startswith("triton_") for s in found.signatures):
+        return True
+    kernels = [
+        (call, found.of(call))
+        for call, phase in zip(found.calls, phases_of(found), strict=True)
+        if call.kind == "kernel" and phase == Phase.FORWARD
+    ]
+    left = [s for call, s in kernels if not call.compiled and any(math.prod(one.shape) > 1 for one in s.inputs)]
+    return any(call.compiled for call, _ in kernels) and not left
+
+
 def compiled(found: OpList) -> OpList:
-    """Forward and backward compiled: neighbours fuse, and the host passes over Python."""
+    """Forward and backward compiled: neighbours fuse, and the host passes over Python; as it is where they are."""
+    if is_compiled(found):
+        return found
     phases = phases_of(found)
     calls = tuple(
         replace(call, compiled=True) if call.kind == "kernel" and phase != Phase.OPTIMIZER else call

@@ -8,6 +8,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode, encode, unknown_keys
+from estimator.scenario.fitting import DEGREES, fitting_plan
 from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.legality import legality
 from estimator.scenario.model import Model
@@ -88,7 +89,7 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
                 field="plan.dp",
                 message=f"dp·tp·pp·cp = {plan.dp}·{plan.tp}·{plan.pp}·{plan.cp} = {plan.chips}, "
                 f"but the cluster has {counted(cluster.chips, 'chip')}",
-                remedy="Change a degree, cluster.nodes or cluster.chips_per_node until they agree.",
+                remedy=_degrees_that_fit(scenario),
             )
         )
     if training.global_batch % (plan.dp * plan.micro_batch):
@@ -103,6 +104,18 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
         )
     found += legality(model, plan, training)
     return found
+
+
+def _degrees_that_fit(scenario: Scenario) -> str:
+    """Say which degrees would have as many chips as there are, and be legal in all else."""
+    plan, chips = scenario.plan, scenario.cluster.chips
+    near = fitting_plan(scenario.model, plan, scenario.training, chips)
+    if near is None:
+        return "Change a degree, cluster.nodes or cluster.chips_per_node until they agree."
+    changed = [name for name in DEGREES if getattr(near, name) != getattr(plan, name)]
+    *others, last = (f"{name} {getattr(near, name)}" for name in changed)
+    degrees = f"{', '.join(others)} and {last}" if others else last
+    return f"Choose {degrees}, or change cluster.nodes or cluster.chips_per_node."
 
 
 def standing_problems(scenario: Scenario) -> list[Problem]:

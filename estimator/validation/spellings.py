@@ -15,7 +15,7 @@ from estimator.scenario.problems import InputProblems
 LENGTH_COLUMNS = {"seq_len", "seq", "sequence_length", "seq_length", "context", "context_length", "ctx", "ctx_len",
                   "seqlen", "sequence", "n_ctx", "seq_len_t", "seqlen_t", "max_seq_len", "max_seq_length", "max_length",
                   "max_sequence_length", "sequence_len"}  # fmt: skip
-MODEL_COLUMNS = {"model", "model_name", "size", "model_size", "config_name"}
+MODEL_COLUMNS = {"model", "model_name", "size", "model_size", "config_name", "llm", "net"}
 """What tables call the columns of sequence lengths, and of models."""
 
 PRECISIONS = {

@@ -1,5 +1,6 @@
 """What models of transformers are called with: by what their forward takes and their config tells."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -103,3 +104,12 @@ def test_a_field_that_is_wrong_is_named_and_an_input_that_no_config_tells():
 
     with pytest.raises(InputProblems, match="Model must be given secret, which a config does not tell"):
         batch_of(Model(), SimpleNamespace(), 1, 8)
+
+
+def test_without_transformers_the_command_that_installs_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)  # as Python has a module that cannot be imported
+    with pytest.raises(InputProblems) as refused:
+        made({"model_type": "llama"})
+    (problem,) = refused.value.problems
+    assert problem.message == "needs transformers, which is not installed"
+    assert problem.remedy.startswith(f"Run: {sys.executable} -m pip install transformers.")

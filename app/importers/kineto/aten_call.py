@@ -45,7 +45,7 @@ ARGUMENTS: dict[str, dict[str, int]] = {
     "flash_attn_3::_flash_attn_backward": {"max_seqlen": 10, "is_causal": 13, "window": 14},
     "convolution": {"stride": 3, "padding": 4, "dilation": 5, "transposed": 6, "groups": 8},
     "convolution_backward": {"stride": 4, "padding": 5, "dilation": 6, "transposed": 7, "groups": 9, "output_mask": 10},
-    "native_dropout": {"p": 1},
+    "native_dropout": {"p": 1}, "bernoulli_": {"p": 1},
     "add": {"alpha": 2}, "add_": {"alpha": 2}, "sub": {"alpha": 2}, "sub_": {"alpha": 2},
     "addmm": {"beta": 3, "alpha": 4}, "baddbmm": {"beta": 3, "alpha": 4},
     "sum": {"dim": 1, "keepdim": 2}, "mean": {"dim": 1, "keepdim": 2}, "amax": {"dim": 1, "keepdim": 2},

@@ -6,6 +6,7 @@ all tokens give the widths, their repetition the layers. What a profile cannot t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,18 +133,40 @@ def _training(seen: Seen) -> dict[str, Proposed]:
     found["training.compile"] = (
         sure(True, "kernels that Inductor made (triton_…)")
         if seen.compiled
+        else sure(True, "regions that the program compiles")
+        if seen.marked
+        else sure(False, "no region that the program compiles")
+        if seen.ops.source == "trace"
         else sure(False, "no kernel that Inductor made")
     )
     found["training.framework"] = sure("pytorch-eager", "ATen ops")
-    rates = [float(s.arguments.get("p") or 0.0) for _, s in seen.forward if name_of(s) == "native_dropout"]
-    rate = max([a.dropout, *rates])
+    rates = _dropout_rates(seen)
+    rate = max([a.dropout, *(one for one in rates if one is not None)])
     found["training.dropout"] = (
         sure(rate, f"dropout of {rate:g}")
         if rate
         else guess(0.0, "fused kernels would hide it")
         if seen.compiled
+        else guess(0.0, "dropout runs, its rate is not recorded")
+        if None in rates
         else sure(0.0, "no dropout runs")
     )
+    return found
+
+
+def _dropout_rates(seen: Seen) -> list[float | None]:
+    """Rates of the dropouts beside attention, None where one is not recorded.
+
+    A GPU has one op for it. A CPU draws what is kept (bernoulli) for every element of every token, fewer where it drops
+    whole samples.
+    """
+    found: list[float | None] = []
+    for _, s in seen.forward:
+        name, kept = name_of(s), s.arguments.get("p")
+        if name == "native_dropout":
+            found.append(float(kept or 0.0))
+        elif name == "bernoulli_" and s.inputs and math.prod(s.inputs[0].shape) >= tokens_of(seen):
+            found.append(round(1.0 - kept, 6) if isinstance(kept, (int, float)) else None)
     return found
 
 

@@ -46,6 +46,9 @@ class Seen:
     biased: Counter[tuple[int, int]]
     passes: int
     compiled: bool
+    """Kernels of a compiler stand in place of the ops that it fused."""
+    marked: bool
+    """Ops stand one by one, those of compiled regions marked."""
     tp: int
 
 
@@ -89,6 +92,7 @@ def seen_in(ops: OpList) -> Seen:
         biased=biased,
         passes=passes,
         compiled=any(s.op.startswith("triton_") for _, s in forward),
+        marked=any(call.compiled for call, _ in forward),
         tp=_tensor_ranks(ops, forward),
     )
 

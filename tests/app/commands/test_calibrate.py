@@ -48,7 +48,7 @@ def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
     step.write_text(json.dumps(json.loads(PROBES.read_text()) | {"rows": []}))
     assert run(["calibrate", str(step), "--out", str(tmp_path / "out.json")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("headroom: step.json: determine no constant")
+    assert error.startswith("headroom: step.json: determines no constant: no kernels, launches or collectives were")
     assert "python -m runners probes" in error
     step.write_text(json.dumps(json.loads(PROBES.read_text()) | {"device": {}}))
     assert run(["calibrate", str(step)]) == 2

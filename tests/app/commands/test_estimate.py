@@ -64,6 +64,17 @@ def test_a_config_json_alone_is_predicted_on_one_node(capsys):
     )
 
 
+@pytest.mark.parametrize("kept", ["model_type", "architectures"])
+def test_a_config_json_names_its_model_not_the_folder(tmp_path, capsys, kept):
+    config = json.loads((HF_CONFIGS / "llama3.1-8b.json").read_text())
+    config.pop({"model_type": "architectures", "architectures": "model_type"}[kept])
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    assert run(["estimate", "--hf", str(path)]) == 0
+    named = {"model_type": "llama", "architectures": "LlamaForCausalLM"}[kept]
+    assert capsys.readouterr().out.startswith(f"scenario     {named} 8.03B on 8 ")
+
+
 def test_a_config_json_that_cannot_be_used_is_named_with_its_key(write, capsys):
     path = write({"architectures": ["LlamaForCausalLM"], "hidden_size": -3}, "config.json")
     assert run(["estimate", "--hf", path]) == 2
@@ -173,6 +184,14 @@ def test_a_calibration_moves_a_prediction(write, capsys):
         (["--chip", "h100-sxm"], LLAMA, "--chip: is for op lists; this is a scenario."),
         (["--chip", "h900"], None, "'h900' is not in the catalogue of chips."),
         (["--table", "layer.csv"], None, "--table: is for scenarios; this is an op list."),
+        (["--plan", "dp=2", "--plan", "overlap=false"], None, "--plan overlap: is for scenarios. An op list is laid"),
+        (["--plan", "dp=2", "--plan", "overlap=maybe"], None, "--plan overlap: must be true or false, not 'maybe'."),
+        (
+            ["--plan", "foo=2"],
+            None,
+            "--plan foo: unknown key. Known keys: dp, sharding, tp, pp, schedule, virtual_stages, bucket_bytes,"
+            " micro_batches.",
+        ),
         ([], {"format": "headroom-ops", "schema_version": 9}, "schema_version: is 9; this version reads 1."),
     ],
 )

@@ -77,6 +77,8 @@ def test_a_profile_of_a_cpu_is_predicted_where_that_is_measured_and_else_says_wh
         kept = {"chip": encode(chip), "samples": {"cpu_share_frac": share_frac}}
         write_json(ThisCpu(folder, settings.probe_seconds).cache_file, kept)
         capsys.readouterr()
+        assert run(["import", str(CPU_TRACE)]) == 0
+        assert ("its prediction says nothing" in " ".join(capsys.readouterr().out.split())) == doubted
         assert run(["estimate", ops]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert ("it says nothing, as this CPU was busy when it was measured" in said) == doubted

@@ -129,6 +129,7 @@ def test_the_calibration_in_the_documents_is_one(write, capsys):
         ("", "is empty"),
         ("a,b\n1,2\n", "has no column hardware"),
         ("a,b\n1,2\n", "is read by headroom import "),
+        ("a;b\n1;2\n", "is read by headroom import "),
         (ROWS.replace(",", ";"), "Separate the columns by commas, not by ';'."),
         (ROWS.splitlines()[0], "has a header and no rows. Give one line per measured run."),
         (ROWS + "d" + "," * 20 + "\n", "line 5 has 21 cells"),

@@ -173,11 +173,21 @@ def test_a_cpu_takes_no_calibration_and_its_files_are_named():
         calibrate([of([]), probes, profile])
 
 
+TRACE = OpList(source="trace", program="", calls=(), signatures=(), chip="h200-sxm")
+
+
 @pytest.mark.parametrize(
     ("sources", "words"),
     [
-        ([of([])], "determine no constant"),
-        ([of([], name="")], "no device is named"),
+        ([of([])], "determines no constant: no kernels, launches or collectives were measured alone"),
+        ([of([{"ladder": "launch", "op": "op", "launch_s": 4e-6}], name="")], "no device is named"),
+        ([of([], name="", steps_s=(0.1,))], "determines no constant: whole steps say nothing of single kernels"),
+        ([replace(of([]), ops=TRACE)], "determines no constant: a traced program is not measured"),
+        (
+            [of([], collectives=(MeasuredCollective(kind="all-reduce", bytes=2**26, ranks=2, seconds=1e-3),))],
+            "rows: determines no constant: 4 collectives of at least 64 MiB within a node are needed, not 1; 4 "
+            "collectives of at most 64 KiB are needed, not 0; small collectives of two numbers of ranks are needed. ",
+        ),
         ([of([], name="NVIDIA H200"), of([], name="NVIDIA A100-SXM4-80GB")], "several devices"),
         ([of([], name="abacus")], "abacus"),
     ],

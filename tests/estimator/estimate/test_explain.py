@@ -27,6 +27,16 @@ def said_of(one: Scenario) -> str:
     return " ".join(assumptions(one, E, assembled(one, E).timing.one))
 
 
+@pytest.mark.parametrize(
+    ("precision", "told"),
+    [("fp32", ["fp32"]), ("tf32", ["tf32"]), ("bf16-amp", ["bf16"]), ("fp8", ["fp8", "bf16"])],
+)
+def test_what_products_reach_is_told_of_the_precisions_that_they_are_taken_in(precision, told):
+    cluster = {"chip": "h100-sxm", "chips_per_node": 1}
+    said = said_of(scenario_from_json(document(LLAMA, precision=precision) | {"cluster": cluster}))
+    assert re.findall(r"in (\w+) (?:reach )?\d+% of the dense (\w+) peak", said) == [(one, one) for one in told]
+
+
 def test_the_sentence_names_the_largest_part_with_its_share():
     found = estimate(scenario(LLAMA, seq_len=4096))
     name = max(found.breakdown_s, key=lambda category: found.breakdown_s[category])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.estimate import what_if
+from estimator.estimate.expected import what_if as asked_of
+from estimator.estimate.recorded import phases_of
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import MemoryKind
+from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
 from tests.estimator.estimate.test_of_op_list import GPT2, LLAMA, predicted
 
@@ -105,3 +109,24 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     changed = what_if.CHANGES[name].of(GPT2)
     assert predicted(changed).step_time_s > 0
     assert catalog.chip("h200-sxm").name == changed.chip
+
+
+def test_tf32_is_asked_of_fp32_products_and_the_precision_of_products_is_told():
+    fp32 = what_if.with_products_in("fp32")(GPT2)
+    for found, asked, told in ((fp32, True, "fp32"), (what_if.with_products_in("tf32")(GPT2), False, "tf32")):
+        assert ("tf32-products" in {one.key for one in asked_of(found, ()).offered}) == asked
+        said = predicted(found).assumptions[0]
+        assert f"products in {told} reach " in said
+        assert f" of the dense {told} peak, contiguous kernels " in said
+
+
+def test_compiling_gains_nothing_where_a_forward_pass_is_compiled():
+    once = what_if.compiled(GPT2)
+    calls = tuple(
+        replace(call, compiled=call.compiled and phase == Phase.FORWARD)
+        for call, phase in zip(once.calls, phases_of(once), strict=True)
+    )
+    accumulating = replace(once, calls=calls)  # what runs in backward beside the regions is autograd's own
+    assert what_if.compiled(accumulating) is accumulating
+    for found, asked in ((GPT2, True), (once, False), (accumulating, False)):
+        assert ("compile" in {one.key for one in asked_of(found, ()).offered}) == asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -356,3 +357,31 @@ def test_packed_sequences_are_as_many_as_the_longest_allows():
     wanted = ("training.seq_len", "model.heads", "model.kv_heads", "model.head_dim", "plan.micro_batch", "model.layers")
     assert {name: fields.get(name) for name in wanted} == {name: LLAMA[name] for name in wanted}, proposed.reason
     assert fields["training.attention"] == "flash"
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "rate", "is_sure"),
+    [
+        ((2, 16, 512), {"p": 0.9}, 0.1, True),
+        ((2, 16, 512), {}, 0.0, False),
+        ((2, 1, 1), {"p": 0.9}, 0.0, True),  # whole samples of a residual
+    ],
+)
+def test_dropout_of_a_cpu_is_told_by_what_it_draws(shape, arguments, rate, is_sure):
+    attention = kernel("aten::_scaled_dot_product_flash_attention_for_cpu", Q, Q, Q, dropout_p=0.0)
+    widths = ((512, 1536), (512, 512), (512, 2048), (2048, 512), (512, 100))
+    products = [kernel("aten::mm", (32, inner), (inner, outer)) for inner, outer in widths]
+    drawn = kernel("aten::bernoulli_", shape, **arguments)
+    found = made(TABLE, attention, *products, drawn).fields["training.dropout"]
+    assert (found.value, found.sure) == (rate, is_sure)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_trace_says_by_its_marks_whether_it_is_compiled(compiled):
+    ops = from_json(json.loads((REFERENCE / "ops" / "gpt2.json").read_text()))
+    marked = tuple(replace(call, compiled=compiled and call.kind == "kernel") for call in ops.calls)
+    found = proposal(replace(ops, calls=marked)).fields["training.compile"]
+    assert (found.value, found.sure) == (compiled, True)
+    assert found.evidence == (
+        "regions that the program compiles" if compiled else "no region that the program compiles"
+    )

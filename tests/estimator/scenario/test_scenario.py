@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 import pytest
 
@@ -136,3 +137,33 @@ def test_offload_needs_a_known_way_to_host_memory():
 @pytest.mark.parametrize("data", [None, 3, "llama3-8b", [NAMED], {}, {"model": None, "cluster": [], "training": 1}])
 def test_what_is_no_scenario_is_a_problem(data):
     assert fields_of(data)
+
+
+@pytest.mark.parametrize(
+    ("plan", "batch", "fitting"),
+    [
+        ({"dp": 3, "tp": 5}, 64, {"dp": 2, "tp": 4}),
+        ({"dp": 4}, 64, {"dp": 8}),
+        ({"dp": 2, "tp": 2, "pp": 3}, 6, {"tp": 4, "pp": 1}),
+        ({"dp": 16, "micro_batch": 3}, 64, {"dp": 8, "micro_batch": 1}),
+        ({"dp": 3}, 7, {"dp": 1, "tp": 8}),  # a batch that only one rank can have
+    ],
+)
+def test_degrees_of_another_number_of_chips_are_answered_by_a_plan_that_is_legal(plan, batch, fitting):
+    given = {
+        "model": "llama3-8b",
+        "cluster": {"chip": "h100-sxm", "chips_per_node": 8},
+        "training": {"seq_len": 4096, "global_batch": batch},
+    }
+    with pytest.raises(InputProblems) as refused:
+        scenario_from_json({**given, "plan": plan})
+    (problem,) = (one for one in refused.value.problems if "but the cluster has 8 chips" in one.message)
+    chosen = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", problem.remedy)}
+    assert chosen == fitting
+    assert scenario_from_json({**given, "plan": {**plan, **chosen}}).plan.chips == 8
+
+
+def test_where_no_plan_is_legal_none_is_named():
+    given = {"model": "llama3-8b", "cluster": {"chip": "h100-sxm", "chips_per_node": 7}, "plan": {"dp": 8}}
+    with pytest.raises(InputProblems, match=r"has 7 chips\. Change a degree, "):
+        scenario_from_json({**given, "training": {"seq_len": 4096, "global_batch": 8}})

@@ -15,6 +15,11 @@ def dit_896(batch: int) -> Made:
     return _dit(batch, heads=14, width=64, layers=12, latent=32)
 
 
+def dit_1152_deep(batch: int) -> Made:
+    """Twenty-eight blocks of 1152, heads of 72, on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=16, width=72, layers=28, latent=32)
+
+
 def dit_1152(batch: int) -> Made:
     """Nine blocks of 1152, heads of 72, on the 144 patches of a latent of 24 × 24."""
     return _dit(batch, heads=16, width=72, layers=9, latent=24)
@@ -48,6 +53,16 @@ def dit_960(batch: int) -> Made:
 def dit_704(batch: int) -> Made:
     """Thirteen blocks of 704 on the 324 patches of a latent of 36 × 36."""
     return _dit(batch, heads=11, width=64, layers=13, latent=36)
+
+
+def unet_320_large(batch: int) -> Made:
+    """Widths 320, 640 and 1280 on a latent of 64 × 64."""
+    return _unet(batch, widths=(320, 640, 1280), latent=64)
+
+
+def unet_192_wide(batch: int) -> Made:
+    """Widths 192, 384 and 576 on a latent of 56 × 56."""
+    return _unet(batch, widths=(192, 384, 576), latent=56)
 
 
 def unet_352(batch: int) -> Made:

@@ -27,7 +27,8 @@ SEQ_LEN = {*LENGTH_COLUMNS, "t", "s"}
 WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
 BATCH = {"batch", "batch_size", "bs", "b"}
 GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size", "effective_batch",
-                "effective_batch_size", "global_bs", "total_train_batch_size", "train_batch_size"}  # fmt: skip
+                "effective_batch_size", "global_bs", "total_train_batch_size", "train_batch_size", "bs_total",
+                "total_bs", "batch_total", "batch_size_total"}  # fmt: skip
 MICRO_BATCH = {"micro_batch", "micro_batch_size", "microbatch", "mbs"}
 GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size", "batch_size_per_gpu", "local_batch",
              "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device", "bs_gpu",
@@ -36,6 +37,7 @@ GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size"
 BATCH_TOKENS = {"batch_tokens", "batch_size_tokens", "tokens_per_batch", "tokens_batch", "global_batch_tokens",
                 "global_batch_size_tokens", "global_batch_size_t", "tokens_per_step", "tokens_step",
                 "tokens_per_iteration", "tokens_iter", "batch_size_in_tokens"}  # fmt: skip
+_BATCHES = (BATCH, GLOBAL_BATCH, MICRO_BATCH, GPU_BATCH, BATCH_TOKENS)
 ACCUMULATION = {"gradient_accumulation_steps", "gradient_accumulation", "grad_accum", "grad_accum_steps", "grad_acc",
                 "ga", "gas", "accum", "accumulation_steps", "accumulate_grad_batches"}  # fmt: skip
 """How many passes a GPU makes in a step."""
@@ -55,7 +57,8 @@ GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "har
 GPUS = {"gpus", "#_gpus", "#gpus", "n_gpus", "num_gpus", "number_of_gpus", "no_gpus", "gpu_count", "devices",
         "n_devices", "num_devices", "accelerators", "chips", "world_size", "ranks", "n_ranks", "n_gpu", "ngpu", "ngpus",
         "num_gpu", "gpu_num", "#gpu", "#_gpu", "#_of_gpus", "gpus_total", "total_gpus", "world", "nrgpus",
-        "nr_gpus"}  # fmt: skip
+        "nr_gpus", "cards", "#cards", "#_cards", "n_cards", "num_cards", "number_of_cards", "#_of_cards",
+        "card_count"}  # fmt: skip
 DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size", "tensor_parallel_size", "tensor_model_parallel_size"},
            "pp": {"pp", "pipeline_parallel", "pp_size", "pipeline_parallel_size", "pipeline_model_parallel_size"},
            "cp": {"cp", "context_parallel", "cp_size", "context_parallel_size"},
@@ -90,6 +93,8 @@ def quantity(column: Column) -> Quantity | None:
         return Quantity(name=f"{phase}_speedup" if phase else "speedup")
     if ("batch" in words and "size" in words) or (words & _NO_TIMES and not _is_time(column)):
         return None  # train_batch_size is no time of a training step, nor is train_loss
+    if column.unit is None and any(name_is(column, names) for names in _BATCHES):
+        return None  # nor is total_bs
     if words & MEMORY:
         return Quantity(name=_memory(words))
     known = _FORWARD | _BACKWARD | _BOTH | _STEP | _OPTIMIZER | _COMMUNICATION

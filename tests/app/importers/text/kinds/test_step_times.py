@@ -410,3 +410,29 @@ def test_flags_of_a_trainer_say_precision_and_sharding(tmp_path):
 def test_amp_beside_bf16_is_autocast_to_that_whichever_column_comes_first(tmp_path, flags):
     (row,) = rows(tmp_path, f"model,{flags},ms\ngpt2,true,true,40\n")
     assert row["precision"] == "bf16-amp"
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [
+        (
+            "LLM,Accelerator,World Size,Global BS,Context,Precision,Iteration time [ms]",
+            "gpt2-xl,H100,8,64,1024,bf16,890",
+        ),
+        ("Net;Card;#cards;BS total;ctx len;dtype;sec/it", "gpt2-xl;H100;8;64;1024;bf16;0.89"),
+        ("Net;GPU;Cards;Total BS;seq;dtype;s/it", "gpt2-xl;H100;8;64;1024;bf16;0.89"),
+    ],
+)
+def test_words_for_models_cards_and_batches_are_read(tmp_path, header, cells):
+    (row,) = rows(tmp_path, f"{header}\n{cells}\n")
+    assert row == {
+        "model": "gpt2-xl",
+        "catalogue_model": "gpt2-xl",
+        "gpu": "H100",
+        "gpus": 8,
+        "global_batch": 64,
+        "seq_len": 1024,
+        "precision": "bf16",
+        "step_s": 0.89,
+        "status": "ok",
+    }

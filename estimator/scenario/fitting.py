@@ -1,0 +1,48 @@
+"""Fitting: the legal plan of so many chips that is nearest to one that has another number of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from estimator.scenario.legality import legality
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
+
+DEGREES = ("dp", "tp", "pp", "cp", "micro_batch")
+"""What may be changed: pp, cp and micro_batch to 1 alone, where what they are does not fit."""
+
+MOST_CHIPS = 1 << 20
+"""Of more no plan is looked for: their divisors are not counted in passing."""
+
+
+def fitting_plan(model: Model, plan: Plan, training: Training, chips: int) -> Plan | None:
+    """Return the legal plan whose degrees differ least, by the sum of the logarithms of their ratios; None for none."""
+    if chips > MOST_CHIPS:
+        return None
+
+    def off(one: Plan) -> float:
+        return math.fsum(abs(math.log(getattr(one, name) / getattr(plan, name))) for name in DEGREES)
+
+    def is_legal(one: Plan) -> bool:
+        whole = training.global_batch % (one.dp * one.micro_batch) == 0
+        return whole and not legality(model, one, training)
+
+    return next((one for one in sorted(_candidates(plan, chips), key=off) if is_legal(one)), None)
+
+
+def _candidates(plan: Plan, chips: int) -> Iterator[Plan]:
+    """Plans of so many chips, each once."""
+    for pp, cp, micro_batch in itertools.product(*({one, 1} for one in (plan.pp, plan.cp, plan.micro_batch))):
+        if chips % (pp * cp) == 0:
+            ranks = chips // (pp * cp)
+            for tp in _divisors(ranks):
+                yield replace(plan, dp=ranks // tp, tp=tp, pp=pp, cp=cp, micro_batch=micro_batch)
+
+
+def _divisors(size: int) -> list[int]:
+    low = [one for one in range(1, math.isqrt(size) + 1) if size % one == 0]
+    return sorted({*low, *(size // one for one in low)})

@@ -73,6 +73,8 @@ _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "b
 _BY_STEP = re.compile(rb'"start_step"\s{0,8}:.{0,200}?"step_interval"\s{0,8}:', re.DOTALL)
 _OBJECT_A_LINE = re.compile(rb"\s{0,100}\{[^\n]{0,100000}\}[ \t\r]{0,20}\n\s{0,100}[^\s,}\]]")
 """More than one document: a log."""
+_SCENARIO_KEYS = {"model", "cluster", "training"}
+_SEARCH_KEYS = {"limits", "objective", "locked", "search", "grid"}
 _OPS_KEYS = {"format", "signatures", "calls"}
 
 
@@ -148,6 +150,18 @@ def _refuse_binary(head: bytes, filename: str) -> None:
         )
 
 
+def _refuse_scenario(names: set[str]) -> None:
+    """Raise ImportRefused where a document has a scenario's keys and no others; such a thing holds nothing measured."""
+    others = names - _SCENARIO_KEYS - {"plan"}
+    if not others:
+        remedy = "Predict it: headroom estimate FILE, or drop it on the page, which opens it as A."
+        raise ImportRefused("scenario", "byte 0", "this is a scenario, in which nothing was measured", remedy)
+    if others <= _SEARCH_KEYS:
+        remedy = "Search: headroom sweep FILE, or drop it on the page; headroom estimate takes it without these keys."
+        message = f"this is a scenario to search plans for ({', '.join(sorted(others))}), in which nothing was measured"
+        raise ImportRefused("scenario", "byte 0", message, remedy)
+
+
 def _json(head: bytes) -> str:
     is_list = json_scan.opening(head) == "["
     found: dict[str, None] = {}
@@ -182,6 +196,8 @@ def _json(head: bytes) -> str:
         return "text"
     if _RESULT_KEYS.intersection(names):
         return "result"
+    if not is_list and names and _SCENARIO_KEYS.issubset(names):
+        _refuse_scenario(set(names))
     if len(head) >= _HEAD_BYTES:
         if not is_list and names:
             return "kineto"  # long metadata may stand before the events; its reader says so if none come

@@ -67,13 +67,23 @@ def timed(
     return lines, step(setting, stage_passes(setting, parts, e), e, critical_stage)
 
 
+def is_refused_flash(training: Training) -> bool:
+    """Whether FlashAttention is asked for in 32 bits, which no kernel of it takes; a lower bound runs no kernel."""
+    wide = training.precision in ("fp32", "tf32")
+    return wide and training.attention in ("flash", "flash1") and not training.traits.lower_bound
+
+
 def effective(scenario: Scenario) -> Scenario:
     """Return the scenario as the framework will run it, where it silently falls back.
 
-    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
-    math path, which keeps the scores (seen with torch 2.11 on H200).
+    FlashAttention takes 16 bits alone (Dao 2023, arXiv 2307.08691: fp16 and bf16): in fp32 and tf32
+    scaled_dot_product_attention takes its memory-efficient kernel. Eager PyTorch has no fused fp32 attention for
+    grouped key/value heads: it then takes its math path, which keeps the scores (seen with torch 2.11 on H200).
     """
     training = scenario.training
+    if is_refused_flash(training):
+        training = replace(training, attention="sdpa")
+        scenario = replace(scenario, training=training)
     grouped = scenario.model.kv != scenario.model.heads
     if grouped and training.attention == "sdpa" and training.precision in ("fp32", "tf32") and not training.fused:
         return replace(scenario, training=replace(training, attention="eager"))

@@ -122,7 +122,7 @@ def estimate(
     problems = scenario_problems(scenario)
     if problems:
         raise InputProblems(problems)
-    found = assembled(scenario, calibration)
+    given, found = scenario, assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
     kind = kind_of(scenario, timing.one.host_share)
@@ -165,7 +165,7 @@ def estimate(
         ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
-        assumptions = explain.assumptions(scenario, e, timing.one)
+        assumptions = (*explain.fallen_back(given, scenario), *explain.assumptions(scenario, e, timing.one))
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)
     return Estimate(
         step_time_s=seconds,

@@ -132,6 +132,19 @@ def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
     )
 
 
+def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
+    """Say what runs in the stead of FlashAttention in 32 bits, with the fields that change it."""
+    asked, runs = given.training, effective.training.attention
+    if not asked.attention.startswith("flash") or runs == asked.attention:
+        return ()
+    instead = "its math path, which keeps the scores" if runs == "eager" else "its memory-efficient kernel (sdpa)"
+    return (
+        f"training.attention {asked.attention}: FlashAttention takes 16 bits alone, and training.precision is"
+        f" {asked.precision}; priced is what PyTorch runs in its stead, {instead}. Set training.attention to sdpa, or"
+        " training.precision to bf16-amp.",
+    )
+
+
 def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
     """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan

@@ -7,7 +7,7 @@ import { isTraced, stepTime } from "./measured.js";
 import { clusterChips, chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { chosenSides } from "./sides.js";
 import { set, state } from "./state.js";
-import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
+import { ANYTHING, decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 
@@ -327,6 +327,25 @@ export const select = (cause) => set({ selected: cause === state.selected ? "" :
 export function setPrice(usd) {
   set({ usd_per_hour: usd });
   writeUrl();
+}
+
+/**
+ * Open a scenario that came as a file, as A and with nothing beside it; what it asks a search for, in Search.
+ * @param {import("./scenarioFile.js").ScenarioFound} found
+ */
+export function openScenario({ scenario, search }) {
+  set({
+    view: search ? "search" : "explore",
+    a: "",
+    b: "",
+    measured: "",
+    scenario: complete(scenario, state.catalog),
+    drag: null,
+    selected: "",
+    ...(search && { wanted: { ...ANYTHING, ...search } }),
+  });
+  writeUrl();
+  scrollTo({ top: 0 });
 }
 
 /** Set two plans against each other in Explore. @param {any} a @param {any} b */

@@ -236,9 +236,9 @@ export const deviceName = (measurement) => String(measurement.device.name ?? mea
 /**
  * How the measured run and the shown scenario belong together, in words; "" where they are the same or nothing was
  * measured.
- * @param {Chosen & Standing} chosen
+ * @param {Chosen & Standing & {sample?: string}} chosen  `sample`: the bundled run that stands there unasked
  */
-export function relationWords({ measurement, measuredScenario, scenario, catalog, pair }) {
+export function relationWords({ measurement, measuredScenario, scenario, catalog, pair, sample = "" }) {
   if (!measurement) return "";
   const device = deviceName(measurement) === "cpu" ? "a CPU that it does not name" : deviceName(measurement);
   if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog, pair });
@@ -256,6 +256,8 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
     return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
   }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
+  // a bundled run that nobody chose is not what a link to another scenario is about
+  if (why && measurement.id === sample) return "";
   const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
   if (why === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
   if (why === "model") return "another model was measured: not drawn beside this one";

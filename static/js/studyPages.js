@@ -16,6 +16,10 @@ const agreement = (figures) => ({
   agreeing: figures.filter(({ agrees }) => agrees).length,
 });
 
+/** How many figures of one table are printed, and agree; those of a study are more than its tables hold. @param {number} printed @param {number} agreeing */
+export const agreementWords = (printed, agreeing) =>
+  printed ? `${agreeing} of ${printed} printed in this table agree` : "the reference prints none of these";
+
 /**
  * Tables as the reference prints them: a row for each layer, a column for each quantity, sums below.
  * @param {Figure[]} figures @returns {Sheet[]}

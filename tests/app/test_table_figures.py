@@ -374,3 +374,44 @@ def test_no_line_of_a_table_of_no_kind_has_two_values_at_one_place():
     first = chart["series"][0]
     # the median of what is measured again
     assert first["y"] == pytest.approx([1e-4 * length + 1e-3 for length in first["x"]])
+
+
+ODD = [
+    {
+        "run_name": name,
+        "net": net,
+        "card": card,
+        "#cards": cards,
+        "bs_total": batch,
+        "ctx_len": length,
+        "step_s": step_s,
+    }
+    for name, net, card, cards, batch, length, step_s in [
+        ("a1", "llama3-8b", "H100", 8, 64.0, 4096, 7.42),
+        ("a2", "llama3-8b", "H100", 8, 128.0, 4096, 14.61),
+        ("b1", "mistral-7b", "A100", 8, 64.0, 4096, 15.9),
+        ("c1", "our-own-3b", "A100", 16, 256.0, 2048, 6.1),
+    ]
+]
+
+
+def test_rows_of_other_batches_are_no_repeats_and_no_line_joins_two_models():
+    (chart,) = charts_of("table", ODD)
+    assert chart["form"] == "bars"
+    assert [one["y"] for one in chart["series"]] == [[7.42, 14.61, 15.9, 6.1]]
+    assert len(set(chart["series"][0]["x"])) == len(ODD)
+
+
+def test_models_of_one_length_each_are_no_sweep_of_the_length():
+    rows = [{"net": net, "ctx_len": 1024 << at, "step_s": 1.0 + at} for at, net in enumerate(("one", "two", "three"))]
+    (chart,) = charts_of("table", rows)
+    assert (chart["form"], chart["series"][0]["x"]) == ("bars", ["one", "two", "three"])
+
+
+def test_what_a_study_s_table_prints_is_said_of_that_table_and_never_all_of_none():
+    said = call_each("studyPages", "agreementWords", [[77, 77], [3, 2], [0, 0]])
+    assert said == [
+        "77 of 77 printed in this table agree",
+        "2 of 3 printed in this table agree",
+        "the reference prints none of these",
+    ]

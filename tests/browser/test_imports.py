@@ -343,9 +343,9 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
         (tmp_path / name).write_bytes(content)
         drop(page, tmp_path / name)
         card = page.locator(".import.failed")
-        expect(card).to_contain_text("Not imported.")
+        expect(card).to_contain_text("Not imported:")
         text = card.locator("p").inner_text()
-        assert len(text.removeprefix("Not imported.").strip()) > 15
+        assert len(text.removeprefix("Not imported:").strip()) > 15
         assert "Traceback" not in text
         assert server.get("/api/measurements")["measurements"] == before
         card.get_by_role("button", name="Dismiss").click()

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import EIGHT_GPUS, expect_view, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, expect_view, side, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
 
-def test_keyboard_help_theme_and_link(open_page):
+_SIDES = """async () => {
+    const { setSides } = await import(js("actions"));
+    const { state } = await import(js("state"));
+    setSides(`m:${state.sample}`, "plan");
+}"""
+
+
+def test_keyboard_help_theme_and_link(open_page, drop, tmp_path):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
     for key, name in (("2", "runs"), ("3", "measurements"), ("1", "explore")):
@@ -42,7 +51,20 @@ def test_keyboard_help_theme_and_link(open_page):
     assert page.evaluate("navigator.clipboard.readText()") == page.url
     page.get_by_role("button", name="Copy JSON").click()
     expect(said.first).to_have_text("Scenario copied as JSON")
-    assert '"model": "llama3-8b"' in page.evaluate("navigator.clipboard.readText()")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert '"model": "llama3-8b"' in copied
+    # what was copied comes back as A, with nothing beside it
+    scenario = json.loads(copied)
+    scenario["training"]["seq_len"] = 1024
+    (tmp_path / "mine.json").write_text(json.dumps(scenario), "utf-8")
+    drop(page, tmp_path / "mine.json")
+    expect(said.first).to_have_text("mine.json is now the scenario")
+    expect(page.locator('[data-field="training.seq_len"] input[type=number]')).to_have_value("1024")
+    expect(side(page, "A")).to_contain_text("Llama 3 8B")
+    expect(side(page, "B")).to_contain_text("choose B")
+    expect(page.locator("#step-time .legend")).to_contain_text("matmul"), "a bar alone says what its colours are"
+    assert "seq_len=1024" in page.url
+    assert "measured=none" in page.url
 
 
 def test_skip_link_reaches_the_figures(open_page):
@@ -52,3 +74,8 @@ def test_skip_link_reaches_the_figures(open_page):
     expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#content")).to_be_focused()
+    # what somebody has set against each other is no bundled run to look around
+    welcome = page.locator(".welcome")
+    expect(welcome).to_be_visible()
+    page.evaluate(_SIDES)
+    expect(welcome).to_be_hidden()

@@ -226,6 +226,17 @@ def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device,
     assert call("measured", "misnamedWords", measurement, CHIPS) == (words if device["kind"] == "cpu" else "")
 
 
+def test_a_bundled_run_that_nobody_chose_is_not_said_to_be_of_another_model(call):
+    catalog = {"chips": CHIPS, "models": [], "fields": {}}
+    cluster = {"chip": "h200-sxm"}
+    given = {"measurement": {"id": "bundled", "device": {"name": "NVIDIA H200"}}, "catalog": catalog, "pair": None,
+             "measuredScenario": {"model": "one", "cluster": cluster},
+             "scenario": {"model": "another", "cluster": cluster}}  # fmt: skip
+    assert "another model was measured" in call("measured", "relationWords", given)
+    assert call("measured", "relationWords", {**given, "sample": "other"}) != ""
+    assert call("measured", "relationWords", {**given, "sample": "bundled"}) == ""
+
+
 def test_another_machine_s_cpu_is_named_where_this_one_is_predicted(call):
     chips = [CHIPS[0], {**CHIPS[1], "label": "This CPU (Xeon 8480, 4 units)"}]
     words = "Measured on EPYC, of which no prediction exists: predicted for This CPU (Xeon 8480, 4 units)."

@@ -148,6 +148,14 @@ def test_the_controls_say_whose_scenario_they_move_while_a_profile_s_own_is_not_
     expect(whose).to_be_hidden()
 
 
+_CUT_OFF = """
+() => {
+  const box = document.querySelector("#layers .scroll:not(.every)");
+  return box.scrollWidth - box.clientWidth;
+}
+"""
+
+
 def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards_fit_the_page(visit, drop, unknown):
     page = visit("/?measured=none")
     wait_for_figures(page)
@@ -163,6 +171,14 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     what.get_by_role("button", name="no exposed communication").click()
     chip.select_option("h200-sxm")
     expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
+    # products have one precision at a time
+    for name in ("fp8", "tf32"):
+        what.get_by_role("button", name=f"products in {name}").click()
+        expect(what.locator("button[aria-pressed=true]")).to_have_text([f"products in {name}"])
+    what.get_by_role("button", name="products in tf32").click()
+    expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
+    # what binds it is said in the words of its estimate
+    expect(page.get_by_label("Remedies")).to_contain_text(re.compile(r"Binds.* takes .* of 6[0-3]"))
     # a profile of two ranks has its collectives: other layouts are refused, each with its reason
     expect(what.get_by_label("Data parallel ranks")).to_be_hidden()
     what.locator("summary").click()
@@ -179,6 +195,7 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
         turn(page, look)
         settled(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= look[0]
+        assert page.evaluate(_CUT_OFF) <= 0, "every column of the layers is in sight"
     # of a program that looks up no tokens samples are counted; the controls are of another plan, which has a length
     turn(page, (1440, "light"))
     length = page.locator('#explore [data-field="training.seq_len"]')

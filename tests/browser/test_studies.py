@@ -199,7 +199,7 @@ def test_a_study_is_its_tables_questions_and_a_pair_of_plans(visit) -> None:
     tables = pages.locator("section.card")
     expect(tables).to_have_count(2)
     expect(tables.first.locator("tbody tr").first.locator("td").first).to_have_text("fc1")
-    expect(tables.first.locator(".sub")).to_contain_text("printed figures agree")
+    expect(tables.first.locator(".sub")).to_contain_text("printed in this table agree")
     settled(page)
     assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 900, "no page is longer than two screens"
     page.get_by_role("button", name="Open in A | B").click()

@@ -185,6 +185,8 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
     measurements = _same_machine(measurements, parts)
     warnings += same_run.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
+    if len(measurements) == 1:  # what is said of the file is said of all that came of it
+        measurements = [dataclasses.replace(measurements[0], warnings=tuple(warnings))]
     return Imported(
         measurements=tuple(measurements),
         warnings=tuple(warnings),

@@ -72,6 +72,26 @@ function apartAt(entries, swept, names) {
   return found;
 }
 
+/** What tables call a model: points of two are on no line. */
+const MODEL = /^(?:model|net|network|arch|architecture)(?:_name)?$/;
+
+/**
+ * Settings that too many values tell to be lines of a sweep, and that rows of one line differ by all the same: models, and
+ * what tells rows at one place apart but not every row, as that is a remark. Rows that differ by them are no repeats.
+ * @param {Entry[]} entries @param {string} swept @param {string[]} by @param {string[]} names
+ */
+function furtherApart(entries, swept, by, names) {
+  const found = [...by];
+  const differ = (/** @type {string} */ name) =>
+    clashes(entries, [...found, name]) < clashes(entries, found) && !found.includes(name);
+  for (const name of names.filter((one) => MODEL.test(one) && differ(one))) found.push(name);
+  const at = () => clashes(entries, [swept, ...found]);
+  const whole = names.filter((name) => entries.every(({ row }) => !isNumber(row[name]) || Number.isInteger(row[name])));
+  for (const name of whole.filter((one) => valuesOf(entries, one).length < entries.length))
+    if (!found.includes(name) && clashes(entries, [swept, ...found, name]) < at()) found.push(name);
+  return found;
+}
+
 /** A table of no kind: its numbers over the first setting that it sweeps, else as bars. @param {Entry[]} entries */
 export function generic(entries) {
   const names = distinct(entries.flatMap(({ row }) => Object.keys(row)));
@@ -125,7 +145,8 @@ function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
       (name) =>
         name !== swept && !columns.includes(name) && valuesOf(entries, name).length <= entries.length / LEAST_PLACES,
     );
-    const by = apartAt(entries, swept, telling(entries, repeats));
+    const names = [...texts, ...settings].filter((name) => name !== swept && !columns.includes(name));
+    const by = furtherApart(entries, swept, apartAt(entries, swept, telling(entries, repeats)), names);
     const drawn = (/** @type {string} */ y) =>
       lines(
         kindOf(y) !== "bytes" && clashes(entries, [swept, ...by])
@@ -140,7 +161,11 @@ function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
           out: kindOf(y) === "bytes",
         },
       );
-    if (by.length || columns.length < 2 || !measured.length) return columns.flatMap(drawn);
+    if (by.length || columns.length < 2 || !measured.length) {
+      const found = columns.flatMap(drawn);
+      if (found.length || !by.some((name) => !repeats.includes(name))) return found;
+      return asBars(entries, columns, texts);
+    }
     const y = `value_${kindOf(columns[0])}`;
     const long = columns.flatMap((name) =>
       entries.map(({ row, should }) => ({
@@ -150,6 +175,11 @@ function ofOneKind(entries, columns, { swept, texts, settings, measured }) {
     );
     return lines(long, { title: `by ${said(swept)}`, x: swept, y, by: ["figure"], log: false });
   }
+  return asBars(entries, columns, texts);
+}
+
+/** @param {Entry[]} entries @param {string[]} columns @param {string[]} texts */
+function asBars(entries, columns, texts) {
   const own = entries.filter(({ row }) => columns.some((name) => isNumber(row[name]))).slice(0, MOST_ROWS);
   const words = telling(own, texts).slice(0, 2);
   const values = own.flatMap(({ row }) => columns.map((name) => row[name])).filter(isNumber);

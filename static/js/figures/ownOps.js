@@ -129,3 +129,14 @@ const BEYOND_FORM = [
 /** What a program runs that the catalogue's form of it leaves out, as far as its own ops tell. @param {{op: string}[]} ops */
 export const leftOutOfForm = (ops) =>
   BEYOND_FORM.filter(([pattern]) => ops.some(({ op }) => pattern.test(op))).map(([, what]) => what);
+
+/** What the changes of products' precision are called by; products have one precision at a time. */
+const OF_PRODUCTS = "-products";
+
+/** Questions asked together, with one more or less. @param {Iterable<string>} chosen @param {string} key */
+export function toggled(chosen, key) {
+  const others = [...chosen].filter((one) => one !== key);
+  if (others.length < [...chosen].length) return new Set(others);
+  const alike = (/** @type {string} */ one) => key.endsWith(OF_PRODUCTS) && one.endsWith(OF_PRODUCTS);
+  return new Set([...others.filter((one) => !alike(one)), key]);
+}

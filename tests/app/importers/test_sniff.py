@@ -125,3 +125,26 @@ def test_json_that_ends_in_the_middle_says_so(tmp_path, content):
     assert refused.format == "json"
     assert f"ends in the middle, after {len(content)} bytes" in refused.message
     assert "whole" in refused.remedy
+
+
+SCENARIO = {"model": "llama3-8b", "cluster": {"chip": "h100-sxm", "nodes": 1}, "training": {"seq_len": 4096}}
+
+
+@pytest.mark.parametrize(
+    ("more", "way"),
+    [
+        ({}, "headroom estimate FILE"),
+        ({"plan": {"dp": 8, "overlap": True}}, "headroom estimate FILE"),
+        ({"objective": "step_time", "locked": {"pp": 1}}, "headroom sweep FILE"),
+    ],
+)
+def test_a_scenario_is_refused_with_the_way_to_its_prediction(tmp_path, more, way):
+    refused = refusal(tmp_path, json.dumps({**SCENARIO, **more}, indent=1))
+    assert refused.format == "scenario"
+    assert "nothing was measured" in refused.message
+    assert way in refused.remedy
+
+
+def test_rows_beside_a_scenario_s_keys_are_still_read(tmp_path):
+    content = json.dumps({**SCENARIO, "step_ms": 12.5, "tokens_per_s": 8000.0})
+    assert sniff(Source(write(tmp_path, content), Limits()), "x.json") == "records"

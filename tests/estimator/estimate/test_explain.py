@@ -91,7 +91,8 @@ def test_eager_pytorch_falls_back_for_grouped_fp32_attention_only():
     for same in (
         grouped("bf16"),
         grouped("bf16-amp"),
-        grouped("fp32", attention="flash"),
+        grouped("bf16", attention="flash"),
+        grouped("fp32", attention="flash", framework="ideal"),
         grouped("fp32", framework="pytorch-compile"),
         scenario({**LLAMA, "kv_heads": 8}, precision="fp32"),
     ):
@@ -102,6 +103,19 @@ def test_the_fall_back_is_what_is_priced_and_is_said():
     found = estimate(grouped("fp32"))
     assert found.step_time_s == estimate(grouped("fp32", attention="eager")).step_time_s
     assert any("score matrix" in text for text in found.assumptions)
+
+
+@pytest.mark.parametrize(("attention", "precision"), [("flash", "fp32"), ("flash1", "tf32")])
+def test_flash_in_32_bits_is_priced_as_what_runs_and_says_the_field_and_the_remedy(attention, precision):
+    whole = {**LLAMA, "kv_heads": 8}
+    found = estimate(scenario(whole, precision=precision, attention=attention))
+    runs = estimate(scenario(whole, precision=precision))
+    assert (found.step_time_s, found.memory) == (runs.step_time_s, runs.memory)
+    assert found.assumptions[1:] == runs.assumptions
+    assert "training.attention to sdpa, or training.precision to bf16-amp" in found.assumptions[0]
+    shared = estimate(grouped(precision, attention=attention))
+    assert shared.step_time_s == estimate(grouped(precision)).step_time_s, "shared heads have the math path alone"
+    assert "math path" in shared.assumptions[0]
 
 
 @pytest.mark.parametrize(

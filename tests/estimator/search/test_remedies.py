@@ -80,3 +80,14 @@ def test_nothing_is_explained_of_plans_that_are_only_tried(monkeypatch):
     """What would make a plan fit takes several times as long as the plan."""
     monkeypatch.setattr("estimator.estimate.explain.memory_problems", None)
     assert remedies(TOO_LARGE).best
+
+
+def test_flash_is_no_remedy_where_numbers_are_wide():
+    training = {"seq_len": 4096, "global_batch": 8, "precision": "fp32"}
+    asked = {"model": "llama3-8b", "cluster": {"chip": "h200", "chips_per_node": 8}, "training": training,
+             "plan": {"dp": 8, "sharding": "fsdp"}}  # fmt: skip
+    found = remedies(asked)
+    assert found.best
+    for one in found.best:
+        there = {change.field: change.after for change in one.changes}
+        assert there.get("training.attention") is None or there.get("training.precision") not in (None, "tf32")

@@ -2,10 +2,12 @@
  * The tray: every file on its way. What then stays to be read is a line above the figures, so that it covers none. And the
  * window as drop target.
  */
-import { setOwnModel, show } from "../../actions.js";
+import { openScenario, setOwnModel, show } from "../../actions.js";
 import { ApiError, api } from "../../api.js";
 import { percent, plural, short } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
+import { scenarioIn } from "../../scenarioFile.js";
+import { state } from "../../state.js";
 import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
 import { isConfig, modelOf, traceOptions } from "./configFile.js";
@@ -18,6 +20,8 @@ import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
 const DONE_MS = 6000;
+/** More than any model of one's own takes. */
+const MOST_SCENARIO_BYTES = 1 << 18;
 /** @type {(() => void)[]} */
 const queue = [];
 let active = 0;
@@ -36,7 +40,9 @@ export async function importFiles(files) {
     const document = found[at];
     if (document) void open(document, file.name);
   });
-  const rest = files.filter((_, at) => !found[at]);
+  const others = files.filter((_, at) => !found[at]);
+  const scenarios = await Promise.all(others.map(isScenario));
+  const rest = others.filter((_, at) => !scenarios[at]);
   const configs = await Promise.all(rest.map(isConfig));
   rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file)));
   for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) void importBlob(body, name);
@@ -56,8 +62,20 @@ async function open(document, name) {
     }),
   );
 }
+/** Open a scenario, where a text is one. @param {string} text @param {string} name @returns {boolean}  whether it is */
+function openedScenario(text, name) {
+  const found = scenarioIn(text, state.catalog);
+  if (!found) return false;
+  openScenario(found);
+  toast(found.search ? `${name}: what is searched for` : `${name} is now the scenario`);
+  return true;
+}
+/** @param {File} file */
+const isScenario = async (file) => file.size <= MOST_SCENARIO_BYTES && openedScenario(await file.text(), file.name);
+
 /** @param {string} text @param {string} name */
-export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
+export const importText = (text, name) =>
+  openedScenario(text, name) || importBlob(new Blob([text], { type: "text/plain" }), name);
 
 /** @type {ReturnType<typeof createPreview> | null} */
 let preview = null;
@@ -83,7 +101,8 @@ function openPreview(blob, name, instead = "", earlier = "") {
   void trying(preview.open(blob, name, earlier));
 }
 /** @param {string} text @param {string} name */
-export const previewText = (text, name) => openPreview(new Blob([text], { type: "text/plain" }), name);
+export const previewText = (text, name) =>
+  openedScenario(text, name) || openPreview(new Blob([text], { type: "text/plain" }), name);
 
 /** A config.json becomes the model of the scenario, or is traced. @param {File} file */
 async function openConfig(file) {
@@ -211,7 +230,7 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     card.classList.add("failed");
     card.setAttribute("role", "alert");
     status.className = "";
-    status.replaceChildren(h("b", { class: "worse", text: "Not imported. " }), error.message);
+    status.replaceChildren(h("b", { class: "worse", text: "Not imported: " }), error.message);
     keep();
     return undefined;
   }

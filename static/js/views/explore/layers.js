@@ -2,7 +2,7 @@
 import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
 import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
-import { download, h, swatch } from "../common/dom.js";
+import { breakable, download, h, swatch } from "../common/dom.js";
 import { besideOps, linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
 import { createSave, panelJson } from "../common/save.js";
@@ -39,7 +39,8 @@ function groupsOf(ops) {
   const others = OTHERS.filter(([name]) => present.includes(name));
   const layers = present.filter((name) => !others.some(([other]) => other === name));
   const title = (/** @type {string} */ name) =>
-    name === "layer" ? "Transformer layer" : `${name[0].toUpperCase()}${name.slice(1)}`;
+    // a module is called as its program writes it
+    name === "layer" ? "Transformer layer" : /layer$/.test(name) ? `${name[0].toUpperCase()}${name.slice(1)}` : name;
   return [...layers.map((name) => /** @type {[string, string]} */ ([name, title(name)])), ...others];
 }
 
@@ -167,9 +168,9 @@ export function createLayers({ name }) {
         { class: wanted && (one.category === wanted ? "marked" : "muted") },
         h(
           "td",
-          {},
+          { class: "wrap" },
           swatch(tokenOfKey(state.catalog.categories, one.category)),
-          one.name,
+          breakable(one.name),
           h("small", { class: "stacked", text: shapeOf(one) }),
         ),
         h("td", { class: "wide", text: shapeOf(one) }),

@@ -235,7 +235,8 @@ export function createPanel({ tour }) {
     if (document.activeElement !== total) total.value = String(clusterChips(cluster));
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     // the start state, which nobody has chosen
-    welcome.hidden = !state.sample || state.measured !== state.sample || !same(scenario, state.base);
+    const chosen = Boolean(state.a || state.b) || state.measured !== state.sample;
+    welcome.hidden = !state.sample || chosen || !same(scenario, state.base);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
     plan.update();

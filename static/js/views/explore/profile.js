@@ -5,7 +5,7 @@
 import { setScenario, setSides } from "../../actions.js";
 import { api } from "../../api.js";
 import { categoryIn } from "../../figures/base.js";
-import { areMeasured, leftOutOfForm, opRows, whatIfRows } from "../../figures/ownOps.js";
+import { areMeasured, leftOutOfForm, opRows, toggled, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName, isTraced } from "../../measured.js";
 import { confirmAnswers, confirmDevice, confirmScenario } from "../../measurements.js";
@@ -150,24 +150,23 @@ function createWhatIf() {
     if (link.value) plan.link = link.value;
     const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
-    switches.replaceChildren(
-      ...found.offered.map(({ key, label, reason }) => {
-        const one = h("button", {
-          type: "button",
-          class: "ghost",
-          text: label,
-          title: reason,
-          disabled: Boolean(reason),
-          "aria-pressed": String(chosen.has(key)),
-        });
-        one.onclick = () => {
-          if (!chosen.delete(key)) chosen.add(key);
-          one.setAttribute("aria-pressed", String(chosen.has(key)));
-          void trying(ask());
-        };
-        return one;
-      }),
-    );
+    const offered = found.offered.map(({ key, label, reason }) => {
+      const one = h("button", {
+        type: "button",
+        class: "ghost",
+        text: label,
+        title: reason,
+        disabled: Boolean(reason),
+        "aria-pressed": String(chosen.has(key)),
+      });
+      one.onclick = () => {
+        chosen = toggled(chosen, key);
+        for (const { button, key: its } of offered) button.setAttribute("aria-pressed", String(chosen.has(its)));
+        void trying(ask());
+      };
+      return { key, button: one };
+    });
+    switches.replaceChildren(...offered.map(({ button }) => button));
     for (const { key: name, of, control, box, select } of laid) {
       const way = found.layouts.find(({ key }) => key === of);
       control.disabled = Boolean(way?.reason);

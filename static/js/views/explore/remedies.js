@@ -51,8 +51,20 @@ export function createRemedies() {
     list,
   );
 
+  /** Where no plan is edited, what binds a program's own ops, in the words of its estimate. @param {string} words */
+  function tellOwn(words) {
+    element.hidden = !words;
+    element.classList.remove("stale");
+    put(title, "Binds");
+    put(binds, "");
+    list.replaceChildren(h("li", { class: "empty", text: words }));
+  }
+
   function update() {
-    const { remedies, estimate, estimated, problems, drag, pair } = state;
+    const { remedies, estimate, estimated, problems, drag, pair, measurement } = state;
+    const own = pair && !pair.edited && [pair.a, pair.b].some((side) => side?.own);
+    element.classList.toggle("own", Boolean(own));
+    if (own) return tellOwn(measurement?.expected?.estimate.limits ?? "");
     // what is faster by peaks that nobody knows says nothing
     const doubted = Boolean(estimated && doubtOf(estimated, state.catalog));
     element.hidden = !pair?.edited || (problems.length > 0 && !estimate) || doubted;

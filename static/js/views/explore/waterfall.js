@@ -182,6 +182,8 @@ export function createWaterfall({ name }) {
     });
     keys = figure.keys;
     card.now(() => figure);
+    // beside another one every cause has its name in the list below
+    card.explain(rows.length ? [] : (figure.legend ?? []));
     listen();
     heading(both && judged(pair, catalog) ? `A → B ${signed(both.b - both.a, figure.scale)}` : "Step time");
     put(card.sub, subtitle(both));

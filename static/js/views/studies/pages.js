@@ -1,6 +1,6 @@
 /** Above a study's figures: the plans that it is about, its questions, its tables as the reference prints them. */
 import { openPair } from "../../actions.js";
-import { layerSheets, PAIRS, questionsOf, stepSheet } from "../../studyPages.js";
+import { agreementWords, layerSheets, PAIRS, questionsOf, stepSheet } from "../../studyPages.js";
 import { h, put } from "../common/dom.js";
 import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
@@ -46,11 +46,7 @@ export function createStudyPages() {
       ...sheets.map(({ title, table, printed, agreeing }) => {
         const box = createScroller(title, "tall");
         box.fill(tableView(table));
-        const said =
-          agreeing === printed
-            ? `all ${printed} printed figures agree`
-            : `${agreeing} of ${printed} printed figures agree`;
-        return card(title, said, table, box.element);
+        return card(title, agreementWords(printed, agreeing), table, box.element);
       }),
     );
   }

@@ -4,6 +4,7 @@ import pytest
 
 from app.importers.text.layout.decimals import with_points
 from app.importers.text.layout.scan import scan
+from tests.app.importers.reading import codes, read
 
 
 def cells(text):
@@ -35,3 +36,10 @@ def test_semicolons_are_where_the_comma_is_taken():
 def test_other_tables_stay_as_they_are(text):
     document = scan(text)
     assert with_points(document) == (document, [])
+
+
+def test_what_is_said_of_a_file_is_said_of_the_one_table_that_it_holds(tmp_path):
+    found = read(tmp_path, "Net;cards;step (s)\na;8;7,42\nb;8;14,61\nc;16;6,1\n")
+    assert "decimal-comma" in codes(found)
+    (table,) = found.measurements
+    assert table.warnings == found.warnings

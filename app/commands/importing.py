@@ -21,7 +21,7 @@ from estimator.estimate.expected import Expected, Pair, own_prediction
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
-from estimator.scenario.measurement import Measurement, step_time_s
+from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, from_json
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.proposal.proposal import Proposal, proposal
@@ -115,7 +115,7 @@ def expected_lines(found: Expected) -> list[str]:
         [SHOWN_CATEGORIES[name].label, seconds(pair.measured_s), seconds(pair.predicted_s), _ratio(pair)]
         for name, pair in found.categories.items()
     ]
-    lines += table(["kernels", "measured", "predicted", ""], rows, indent="  ").splitlines()
+    lines += table(["ops, with all that they run", "measured", "predicted", ""], rows, indent="  ").splitlines()
     return [*lines, *(f"  {note}" for note in found.notes)]
 
 
@@ -182,6 +182,8 @@ def _line(measurement: Measurement) -> str:
     step_s = step_time_s(measurement.steps_s)
     if step_s is not None:
         parts.append(f"step {seconds(step_s)}")
+    if ratio := disturbance(measurement.steps_s):
+        parts.append(f"disturbed: steps differ by {ratio:.1f}×; the fastest is shown")
     if measurement.memory.peak_bytes:
         parts.append(f"peak {bytes_text(measurement.memory.peak_bytes)}")
     for count, word in ((len(measurement.rows), "row"), (len(measurement.kernels), "kernel")):

@@ -21,7 +21,7 @@ UNTOLD = "untold"
 NOTHING_FRAC = 1e-12
 """What rounding leaves of a step is no cause."""
 KNOWN_FRAC = 0.99
-"""A measured category's amount is known where kernels that say theirs take this share of its time."""
+"""A measured category's amount is known where kernels that say theirs take this share of all its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def _by_axis(seconds: float, collectives: Iterable[Collective]) -> list[Spent]:
 
 
 def spent_of_measurement(measurement: Measurement) -> tuple[Spent, ...]:
-    """Give the categories that a measurement tells apart; amounts only where nearly all of its kernels say theirs."""
+    """Give the categories that a measurement tells apart; amounts where kernels that say theirs take nearly all."""
     found = []
     for name, seconds in measurement.breakdown_s.items():
         kernels = [one for one in measurement.kernels if one.category == name]
@@ -138,7 +138,8 @@ def spent_of_measurement(measurement: Measurement) -> tuple[Spent, ...]:
         unit = SHOWN_CATEGORIES[name].amount_unit
         said = [(one.flops if unit == "FLOP" else one.bytes, one.total_s) for one in kernels]
         known_s = math.fsum(each_s for amount, each_s in said if amount)
-        known = unit and work_s and known_s >= KNOWN_FRAC * work_s
+        # a result may keep its longest kernels alone: what they leave of the category has an amount, too
+        known = unit and work_s and known_s >= KNOWN_FRAC * max(work_s, seconds)
         found.append(
             Spent(
                 category=name,

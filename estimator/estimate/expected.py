@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
-from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.of_op_list import cluster_for, efficiencies_of, estimate_op_list
 from estimator.estimate.recorded import CallWork, Recorded, recorded
 from estimator.estimate.what_if import CHANGES, is_compiled
 from estimator.scenario import catalog
@@ -84,7 +84,7 @@ class Expected:
 def expected(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> Expected:
     """Price every call of a profile; raise InputProblems where its chip is not in the catalogue and none is given."""
     cluster = cluster_for(found, chip)
-    e = efficiencies_for(cluster.chip, calibration)
+    e = efficiencies_of(found, cluster, calibration)
     priced = recorded(found, cluster, e, interval=False)
     rows: dict[tuple[int, str], list[float]] = {}
     for index, call in enumerate(found.calls):

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
@@ -59,6 +59,13 @@ def cluster_for(found: OpList, chip: str = "", link: str = "") -> Cluster:
     )
 
 
+def efficiencies_of(found: OpList, cluster: Cluster, calibration: Calibrated | None = None) -> Efficiencies:
+    """Return the efficiencies that all of a list's prediction is made with: of the slowest chip of its ranks."""
+    return of_slowest(
+        efficiencies_for(cluster.rank_chip, calibration), max(found.world_size, 1), cluster.chips_per_node
+    )
+
+
 def estimate_op_list(
     found: OpList, cluster: Cluster, calibration: Calibrated | None = None, *, interval: bool = True
 ) -> Estimate:
@@ -69,7 +76,7 @@ def estimate_op_list(
     family.
     """
     chip = cluster.rank_chip
-    e = of_slowest(efficiencies_for(chip, calibration), max(found.world_size, 1), cluster.chips_per_node)
+    e = efficiencies_of(found, cluster, calibration)
     interval = interval and not e.lower_bound
     one = passage(found, cluster, e, interval=interval)
     priced, queue, spent = one.priced, one.queue, one.spent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from estimator.cost.efficiency import Calibrated, efficiencies_for
-from estimator.estimate.of_op_list import cluster_for
+from estimator.cost.efficiency import Calibrated
+from estimator.estimate.of_op_list import cluster_for, efficiencies_of
 from estimator.estimate.passage import passage
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import OpList
@@ -27,7 +27,7 @@ class Ran:
 def ran(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> tuple[float, list[Ran]]:
     """Seconds of the predicted step, and all that runs in it; raise InputProblems where its chip is not known."""
     cluster = cluster_for(found, chip)
-    one = passage(found, cluster, efficiencies_for(cluster.chip, calibration), interval=False)
+    one = passage(found, cluster, efficiencies_of(found, cluster, calibration), interval=False)
     when = moments(one.order, one.times, follows_on=found.follows_on)
     columns = (when.begins_s, when.ends_s, when.called_s, when.launched_s)
 

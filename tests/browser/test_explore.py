@@ -26,6 +26,16 @@ from tests.browser.looking import (
 pytestmark = pytest.mark.browser
 
 ROWS = "#step-time .causes li"
+_WORDS_PX = """(row) => {
+    const [name, how] = [".name", ".how"].map((one) => row.querySelector(one));
+    const top = () => how.getBoundingClientRect().top - row.getBoundingClientRect().top;
+    const [named, words] = [top(), [...name.childNodes]];
+    name.replaceChildren();
+    const alone = top();
+    name.replaceChildren(...words);
+    return [alone, named];
+}"""
+"""How far below the top of a row the words of its cause stand: without a name, which a row above has, and with it."""
 
 _CAUSES = """async () => {
     const { state } = await import(js("state"));
@@ -111,6 +121,9 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
     for width, height in ((390, 32), (1440, 18)):
         page.set_viewport_size({"width": width, "height": 900})
         expect(rows.first).to_have_css("height", f"{height}px")
+        if width < 600:
+            alone, named = rows.nth(1).evaluate(_WORDS_PX)
+            assert alone + 10 < named, "a further bar of a cause stands by its words, not by the next name"
         # what else comes into sight is drawn anew as well: a drag on a phone's figure scrolls the page
         page.locator("#timeline").scroll_into_view_if_needed()
         page.wait_for_function(

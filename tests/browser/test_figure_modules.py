@@ -230,6 +230,10 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     for seconds, words in ((0.2, "more recomputed"), (-0.2, "less recomputed")):
         again = {**given, "causes": [cause("matmul", seconds, "again", unit="FLOP")]}
         assert call("figures/waterRows", "waterRows", again)[0]["words"] == words
+    for amounts, words in (([4e13, None], "slower, not all FLOPs recorded"), ([None, None], "slower")):
+        part = {"a_amount": amounts[0], "b_amount": amounts[1], "unit": "FLOP"}
+        untold = {**given, "causes": [cause("matmul", 0.2, **part)]}
+        assert call("figures/waterRows", "waterRows", untold)[0]["words"] == words
     update = {**given, "causes": [cause("optimizer", 4.7)]}
     for offloaded, words in (
         ([False, True], "through host memory"),

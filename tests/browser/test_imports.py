@@ -263,6 +263,7 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
 WITHOUT = [
     ("precision-1", "NVIDIA H200", "Not predicted: the estimator has no formula for such rows"),
     ("recompute-1", "Chip 9000", "Not predicted: 'Chip 9000' is not in the catalogue of chips"),
+    ("probes-1", "NVIDIA H200", "Not predicted: they are probes of a device, which make a calibration"),
 ]
 
 
@@ -276,6 +277,9 @@ def test_a_table_without_predictions_says_why(visit, drop, tmp_path):
         drop(page, path)
         expect_view(page, "measurements")
         expect(page.locator("#details").filter(has_text=file)).to_contain_text(why)
+    expect(page.locator(".import").filter(has_text="probes-1")).to_contain_text(
+        "1 measurement of probes, for a calibration: Calibrated"
+    )
 
 
 def test_a_pasted_table_shows_its_rows(open_page):

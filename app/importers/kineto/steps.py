@@ -9,7 +9,7 @@ import numpy as np
 
 from app.importers.kineto.repetition import StepBounds, repeated_steps
 from app.importers.kineto.trace_columns import STEP_PREFIX, Floats, Trace, Wholes, marks
-from estimator.scenario.measurement import Warning
+from estimator.scenario.measurement import Warning, disturbance, step_time_s
 
 _CUT_FRAC = 0.9
 _SLOW_FRAC = 1.2
@@ -34,7 +34,7 @@ class StepWindow:
 
 def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[list[StepWindow], StepWindow]:
     """Return the whole steps of a trace, none where it shows none, and the window to be looked at closely: the step of
-    median length, else all of it.
+    median length, the fastest where they were disturbed, else all of it.
 
     Windows tile: a step begins where the host begins it, or later, when the device has finished the step before;
     it ends where the next begins. Without marks of the profiler, what a training loop repeats marks its steps. What the
@@ -66,13 +66,16 @@ def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[l
     kept = _without_cut(found, trace, warnings)
     ordered = sorted(kept, key=lambda step: step.seconds)
     typical = ordered[(len(ordered) - 1) // 2]
+    lengths_s = [step.seconds for step in kept]
+    if disturbed := disturbance(lengths_s) > 0:  # its parts are those of the step time that is told
+        typical = next(step for step in ordered if step.seconds == step_time_s(lengths_s))
     if len(kept) == 1:
         message = "Only one whole step was recorded; two or three more would show how steady it is"
         warnings.append(Warning(code="single-step", message=message, where=typical.name))
     elif kept[0].seconds > _SLOW_FRAC * statistics.median(step.seconds for step in kept[1:]):
         message = (
             "The first recorded step is slower than the others (allocation, autotuning): "
-            "parts and timeline are those of the median step"
+            f"parts and timeline are those of the {'fastest' if disturbed else 'median'} step"
         )
         warnings.append(Warning(code="first-step-slow", message=message, where=kept[0].name))
     return kept, typical

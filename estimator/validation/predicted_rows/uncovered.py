@@ -10,6 +10,11 @@ from estimator.scenario.problems import InputProblems
 from estimator.validation.spellings import LENGTH_COLUMNS, MODEL_COLUMNS
 
 UNKNOWN_ROWS = "the estimator has no formula for such rows"
+PROBES = "probes"
+PROBES_ROWS = (
+    "they are probes of a device, which make a calibration and are no step: Calibrated, among Explore's settings, makes"
+    " one of them, as headroom calibrate does"
+)
 SUBJECTS = {
     "step": ("mode {}", "mode"),
     "memory": ("the peak of {} alone", "pass"),
@@ -29,6 +34,8 @@ LONGEST = 40
 
 def unknown_rows(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say why rows of no known kind are not predicted: what they lack, where they hold times or rates of a step."""
+    if form == PROBES:
+        return PROBES_ROWS
     if form != TABLE or not any(row.get(name) for row in rows for name in OF_A_STEP):
         return UNKNOWN_ROWS
     lacking = [name for name, columns in NEEDED_COLUMNS.items() if not any(row.get(c) for row in rows for c in columns)]

@@ -31,12 +31,15 @@ const WORDS = {
   "optimizer from the host": ["on the chip", "on the chip"],
   untold: ["not told apart", "not told apart"],
   "": ["slower", "faster"],
+  "FLOP untold": ["slower, not all FLOPs recorded", "faster, not all FLOPs recorded"],
 };
 
 /** @param {Cause} cause @param {boolean} newLinks @param {string} moved  where the optimizer's state goes @returns {string} */
-function wordsOf({ name, factor, unit, seconds, a_s, b_s }, newLinks, moved) {
+function wordsOf({ name, factor, unit, seconds, a_s, b_s, a_amount, b_amount }, newLinks, moved) {
   if (name === "other" && (a_s === 0) !== (b_s === 0)) return a_s === 0 ? "only in B" : "only in A";
+  const untold = !factor && (a_amount === null) !== (b_amount === null);
   const both =
+    (untold ? WORDS[`${unit} untold`] : null) ??
     (moved ? WORDS[`${name} ${moved} the host`] : null) ??
     WORDS[`${factor} ${unit}`] ??
     (newLinks ? WORDS[`${factor} ${name} of other links`] : null) ??

@@ -37,6 +37,11 @@ def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, ca
     assert "step 11 ms" in capsys.readouterr().out
 
 
+def test_a_disturbed_step_is_said(write, capsys):
+    assert run(["import", write(encode(replace(MEASUREMENT, steps_s=(0.05, 0.01, 0.012))), "disturbed.json")]) == 0
+    assert "step 10 ms  disturbed: steps differ by 5.0×; the fastest is shown" in capsys.readouterr().out
+
+
 def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_be_of(tmp_path, capsys):
     out = tmp_path / "ops.json"
     assert run(["import", str(TRACE), "--ops", str(out)]) == 0

@@ -154,6 +154,18 @@ def test_an_amount_is_known_where_nearly_all_kernels_say_it():
     )
 
 
+def test_a_step_that_keeps_its_longest_kernels_alone_says_no_amount():
+    """The trainer's profile keeps twelve: 34 of 40 ms of products, whose FLOPs are fewer than those of the step."""
+    path = ROOT / "tests/reference/h200_scripts/measured/trainer-gpt2-medium.json"
+    found = of_measurement(decode(Measurement, json.loads(path.read_text())))
+    (matmul,) = [one for one in found.spent if one.category == "matmul"]
+    assert (matmul.amount, matmul.seconds > 0.039) == (None, True)
+    whole = Told(step_time_s=0.12, spent=[Spent(category="matmul", seconds=0.035, amount=4e13, unit="FLOP")])
+    (cause, *_) = causes(whole, Told(step_time_s=found.step_time_s, spent=found.spent))
+    assert (cause.name, cause.factor, cause.b_amount) == ("matmul", "", None)
+    assert cause.seconds == pytest.approx(matmul.seconds - 0.035)
+
+
 def test_the_only_axis_of_as_many_ranks_is_one_cause_whatever_it_is_called():
     def told(**axes: tuple[int, float]) -> Told:
         spent = [

@@ -194,6 +194,8 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     status.className = "";
     const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
     status.textContent = found.filter(Boolean).join(", ");
+    const probes = measurements.length > 0 && measurements.every(({ origin }) => origin.format === "probes");
+    if (probes) status.textContent += " of probes, for a calibration: Calibrated, in Explore, makes one of it";
     if (warnings.length) body.append(warningList(warnings));
     if (measurements.some(({ origin }) => origin.format === "text/table"))
       acts.append(
@@ -215,7 +217,7 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     if (first) await trying(openMeasurement(first.id));
     // not before: it is deleted by that, and would be asked for
     if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
-    if (first && !warnings.length && !same_as) {
+    if (first && !warnings.length && !same_as && !probes) {
       forgetLine(filename);
       setTimeout(remove, DONE_MS);
     } else keep();

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from estimator.scenario.measurement import step_time_s
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import codes, one, read
 
@@ -76,6 +79,23 @@ def test_a_slow_first_step_is_said_and_not_taken(tmp_path):
     assert "first-step-slow" in codes(imported)
     assert one(imported).steps_s[0] == pytest.approx(0.015)
     assert one(imported).environment["step"] != "ProfilerStep#5"
+
+
+@pytest.mark.parametrize(("slower_us", "step"), [(2_000, "ProfilerStep#6"), (40_000, "ProfilerStep#7")])
+def test_parts_are_those_of_the_step_time_that_is_told(tmp_path, slower_us, step):
+    """Of three steps the first two are slower, by different times: where disturbed, the fastest is told."""
+    document = made.trace(steps=3)
+    for event in document["traceEvents"]:
+        at = event["ts"]
+        for index, more_us in enumerate((2 * slower_us, slower_us)):
+            event["ts"] += more_us if at > 1000.5 + made.STEP_US * (index + 1) - 1 else 0
+            event["dur"] = event.get("dur", 0) + (more_us if event["name"] == f"ProfilerStep#{5 + index}" else 0)
+    imported = read(tmp_path, document)
+    found = one(imported)
+    assert found.environment["step"] == step
+    told_s = step_time_s(found.steps_s)
+    assert math.fsum(found.breakdown_s.values()) == pytest.approx(told_s)
+    assert imported.op_lists[0]["loop_s"] == told_s
 
 
 def test_a_device_that_lags_behind_the_host_shifts_the_windows(tmp_path):

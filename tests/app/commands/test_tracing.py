@@ -15,7 +15,7 @@ def test_a_program_ends_in_an_estimate_and_its_op_list(tmp_path, capfd):
     estimate = json.loads(capfd.readouterr().out)
     assert estimate["step_time_s"] > 0
     found = from_json(json.loads(out.read_text()))
-    assert (found.program, found.chip) == (str(PROGRAM), "h200-sxm")
+    assert (found.program, found.chip) == (PROGRAM.name, "h200-sxm")
 
 
 def test_a_mistake_of_the_program_is_told_with_its_remedy(tmp_path, capfd):
@@ -35,5 +35,5 @@ def test_what_follows_the_dashes_reaches_the_program(tmp_path, capfd):
     captured = capfd.readouterr()
     assert "['--lr', '0.1']" in captured.err
     assert "Traceback" not in captured.err, "an exit of its own has its own last line"
-    assert f"\nheadroom: {script}: ended: no such flag" in captured.err
+    assert f"\nheadroom: {script.name}: ended: no such flag" in captured.err
     assert captured.out == ""

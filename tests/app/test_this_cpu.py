@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -151,10 +152,13 @@ def test_it_is_not_measured_again_beside_a_run_that_another_process_began(settin
         monkeypatch.setattr(client.app.state.context.cpu, "state", "ready")
         runs = settings.data / "runs"
         for place, beside in ((runs, True), (settings.data / "runs-of-others", False)):
-            with subprocess.Popen(["sleep", "600"], env={MARK: str(place / "one")}) as other:
-                assert at_work_below(runs) is beside
+            with subprocess.Popen(["sleep", "30"], env={MARK: str(place / "one")}) as other:
+                while MARK not in Path(f"/proc/{other.pid}/environ").read_text():
+                    pass  # it has begun, but the kernel does not tell its environment yet
+                found = at_work_below(runs)
                 asked = client.post("/api/this-cpu").json() if beside else {}
                 other.kill()
+            assert found is beside
             assert asked.get("message", "")[:19] == ("A run is under way " if beside else "")
         assert not at_work_below(runs)
 

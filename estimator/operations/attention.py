@@ -95,6 +95,11 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         elements = d.tokens * d.core_width
         ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
+    if d.training.attention in ("flash", "flash1") and d.training.traits.transposes_for_flash:
+        # Four tensors are read and written; of fp8 the projection keeps a narrower copy of its own.
+        copies = KernelCost(stream=8 * d.widths.compute, launches=4)
+        kept = replace(copies, saved=0.0 if d.widths.quantised else d.widths.compute)
+        ops += pair("layout copies", layer, d.tokens * d.core_width, kept, copies)
     alone = isinstance(d.cp, (int, float)) and d.cp == 1
     pieces = 0.0 if alone else where(d.cp > 1, 1.0, 0.0)
     if not alone and d.cp_kind != "ring" and d.training.attention != "eager" and not d.widths.quantised:

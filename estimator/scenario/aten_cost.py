@@ -144,9 +144,14 @@ def queries_and_keys(name: str, shapes: Shapes) -> tuple[list[int] | None, list[
     found = [list(shape) for shape in shapes[skip : skip + 2]]
     if len(found) < 2 or any(len(shape) != 4 for shape in found):
         return None, None
-    if name.startswith(BY_LENGTH):
+    if is_by_length(name):
         found = [[batch, heads, length, dim] for batch, length, heads, dim in found]
     return found[0], found[1]
+
+
+def is_by_length(op: str) -> bool:
+    """Whether attention has the sequence before the heads: flash and efficient kernels called themselves, packages'."""
+    return plain(op).startswith((*BY_LENGTH, "_flash_attn_"))
 
 
 def packed(shape: Sequence[int], longest: object) -> tuple[int, int]:

@@ -18,12 +18,11 @@ from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
-from estimator.estimate.expected import OF_A_CPU
+from estimator.estimate.expected import of_a_cpu
 from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
 from estimator.estimate.op_list_report import alike
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, WORK_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
@@ -103,9 +102,8 @@ def _op_list(
     with fields_named(option_of):
         cluster = cluster_for(found, chip)
         predicted = estimate_laid_out(found, laying, chip, efficiencies)
-    if found.source == "profile" and not chip and cluster.chip.name == catalog.THIS_CPU:
-        said = OF_A_CPU.format(cluster.chip.label or cluster.chip.name)
-        predicted = dataclasses.replace(predicted, assumptions=(said, *predicted.assumptions))
+    cpu = of_a_cpu(found, chip, cluster.chip)
+    predicted = dataclasses.replace(predicted, assumptions=(*cpu, *predicted.assumptions))
     if as_json:
         print_json(encode(predicted) | {"program": found.program, "chip": cluster.chip.name})
         return 0

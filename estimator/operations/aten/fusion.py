@@ -325,11 +325,11 @@ def _turn(group: _Group, s: Signature, joined: Joined) -> None:
     A product with one computes it, and each of the two halves of its gradient does so again.
     """
     made = float(max(map(count, s.outputs), default=0))
-    tables = [one for one in s.inputs if (count(one), one.dtype) in joined.turns]
+    tables = [one for one in s.inputs if size_and_type(one) in joined.turns]
     if kernels_of_table(s.op) is elementwise.padded:
         group.halves += made / 2.0
     elif s.op in ("aten::cos", "aten::sin") or (tables and len(tables) == len(s.inputs)):
-        joined.turns |= {(count(one), one.dtype) for one in s.outputs}
+        joined.turns |= set(map(size_and_type, s.outputs))
     elif tables and s.op == "aten::mul" and made > max(map(count, tables)):
         group.turned += made
 

@@ -307,6 +307,4 @@ def _binomial(of: int, share: float, counts: range) -> Iterator[float]:
 
 def quantile(values: Floats, weights: Floats, share: float) -> float:
     """Return the value that ``share`` of the weight lies at or below."""
-    order = np.argsort(values, kind="stable")
-    so_far = np.cumsum(weights[order])
-    return float(values[order][min(int(np.searchsorted(so_far, share * so_far[-1])), len(values) - 1)])
+    return float(np.quantile(values, share, weights=weights, method="inverted_cdf"))

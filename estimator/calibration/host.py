@@ -13,6 +13,7 @@ from typing import Any
 
 from estimator.calibration.fit import Fitted
 from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.host import slowest_of
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
 
@@ -96,7 +97,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
     missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
-    for name, values in per_runtime_s(runtimes).items():
+    for name, values in per_runtime_s(runtimes, e).items():
         keep(name, values, RUNTIMES[name])
     if launches:
         slower = statistics.median(launches) / e.host_launch_s
@@ -129,13 +130,14 @@ def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return [one for one in forward if one > 0], [one for one in backward if one > 0]
 
 
-def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
+def per_runtime_s(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[float]]:
     """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
 
     Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
     have little around them, what they add. The mean of their visits, as steps meet a shared host at either of its
     speeds too; of one visit its fastest sample, as others only add. Whole models, whose steps run everything in turn,
-    go before blocks that repeat one pass.
+    go before blocks that repeat one pass, and models that ranks ran together, less what the slowest of them takes
+    longer (``slowest_of``), before those of one process, which exchanges nothing.
     """
     found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
     table: dict[tuple[str, str, int, int], list[Row]] = {}
@@ -146,6 +148,9 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
 
     def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
         visits = table[op, direction, layers, tensors]
+        together = [row for row in visits if row.get("ranks", 1) > 1]
+        if together:
+            return statistics.fmean(row["median_s"] / float(slowest_of(row["ranks"], e)) for row in together)
         return statistics.fmean(row["median_s"] for row in visits) if len(visits) > 1 else float(visits[0]["minimum_s"])
 
     models = sorted({layers for op, _, layers, _ in table if op == "model plain"})

@@ -107,6 +107,12 @@ def test_what_a_loop_says_before_its_first_step_is_its_scenario(tmp_path, name):
     assert "settings-unsaid" not in codes(found)
 
 
+@pytest.mark.parametrize("name", ["Levanter", "NeMo's bars that round", "iter"])
+def test_settings_before_steps_that_are_put_into_words_are_read(tmp_path, name):
+    head, (model, *_) = SAID["names"]
+    assert one(read(tmp_path, f"{head}\n{LOOPS[name]}")).scenario["model"] == model
+
+
 @pytest.mark.parametrize("head", ["batch 3 of many", "model: mine", "loading 4 shards\nstarted at 12:00, epoch 1"])
 def test_first_lines_that_say_hardly_anything_set_nothing(tmp_path, head):
     found = one(read(tmp_path, of_phases(head)))

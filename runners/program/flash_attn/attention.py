@@ -14,8 +14,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from runners.program import values
 from runners.program.flash_attn.launch import Launch, lacking, lain
 
-ROUNDED_TO = 128
-WIDEST = 256
+ROUNDED_TO, WIDEST = 128, 256
+"""What the lengths of returned probabilities are rounded up to, and the widest head (csrc/flash_attn/flash_api.cpp of
+flash_attn 2.8)."""
 UNKNOWN = "how long its sequences are is not known: taken to be all as long"
 REMEDY = "Make cu_seqlens of whole numbers of the host, or import a profile, whose lengths are real."
 

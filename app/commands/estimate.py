@@ -23,6 +23,7 @@ from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
 from estimator.estimate.op_list_report import alike
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, WORK_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
@@ -114,9 +115,13 @@ def _op_list(
     about = f"op list      {found.program} ({found.source}), {ranks} on {cluster.chip.label}, {calls}"
     lines = [*wrapped(about, hanging=13)]
     if found.loop_s and not laying.moves:
-        error = predicted.step_time_s / found.loop_s - 1
-        says = "; it says nothing, as this CPU was busy when it was measured" if doubt else ""
-        lines += wrapped(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}{says}", hanging=13)
+        measured_on = catalog.known("chips", found.chip) or cluster.chip
+        says = f"; predicted {predicted.step_time_s / found.loop_s - 1:+.0%}"
+        if measured_on != cluster.chip:  # what another chip takes is no error of the prediction
+            says = f" on {measured_on.label}"
+        elif doubt:
+            says += "; it says nothing, as this CPU was busy when it was measured"
+        lines += wrapped(f"measured     {seconds(found.loop_s)}{says}", hanging=13)
     print("\n".join([*lines, text(predicted, rows_are(found)), "", module_table(predicted)]))
     return 0
 

@@ -109,10 +109,7 @@ def estimate_op_list(
         limits=explain.limits(
             step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=(
-            *explain.shared_cpu(cluster),
-            *assumptions_of(priced, e, seconds, min(chips, cluster.chips_per_node)),
-        ),
+        assumptions=assumptions_of(priced, e, seconds, cluster, chips),
         problems=problems_of(priced, held, seconds),
         parameters=found.parameters,
         model_flops=model_flops * chips,

@@ -9,11 +9,12 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
-from estimator.estimate.explain import hot_node, needed, reached
+from estimator.estimate.explain import hot_node, needed, reached, shared_cpu
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
+from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import NONE
 from estimator.scenario.op_rows import loss_rows
 from estimator.scenario.problems import Problem
@@ -148,12 +149,15 @@ def tokens_of(priced: Recorded) -> float:
     return float(loss_rows(priced.found, priced.phases))
 
 
-def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: int) -> tuple[str, ...]:
-    """List what the prediction takes for granted, the list's own assumptions among it; ``in_node``: chips of a node."""
+def assumptions_of(
+    priced: Recorded, e: Efficiencies, step_s: float, cluster: Cluster, ranks: int
+) -> tuple[str, ...]:  # fmt: skip
+    """List what the prediction of so many ranks takes for granted, the list's own assumptions among it."""
     found = priced.found
     said = [
+        *shared_cpu(cluster),
         reached(e, _precisions(priced)),
-        *hot_node(e, in_node),
+        *hot_node(e, min(ranks, cluster.chips_per_node)),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
         "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",

@@ -18,7 +18,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.estimate.interval import VARIANTS, variants
 from estimator.estimate.recorded import Recorded
-from estimator.operations.aten import plain
+from estimator.operations.aten import table_name
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.units import Number
@@ -87,7 +87,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     begun, backward = _graphs(found)
     host[:, backward] += np.reshape(graphs_s(begun, e_all, forward=False), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
-        marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
+        marks = {at for at, s in enumerate(found.found.signatures) if table_name(s.op).lstrip("_") == name}
         if marks:
             each = np.asarray(getattr(e_all, constant), dtype=float)
             for index, call in enumerate(calls):
@@ -216,7 +216,7 @@ def _walks(found: Recorded) -> Mapping[int, tuple[int, int, float]]:
         if phase == Phase.OPTIMIZER and call.kind == "kernel":
             signature = found.found.of(call)
             if "foreach" in signature.op or "fused" in signature.op:
-                name = plain(signature.op).strip("_")
+                name = table_name(signature.op).strip("_")
                 if name == "foreach_sqrt" and roots < 0:
                     roots = index
                 tensors = tensors_of(signature)
@@ -237,6 +237,6 @@ def _new_values(found: Recorded) -> list[int]:
     first: dict[int, int] = {}
     for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
         apart = phase == Phase.OPTIMIZER and call.dtensor and not call.compiled
-        if apart and plain(found.found.of(call).op).rstrip("_") == "addcdiv":
+        if apart and table_name(found.found.of(call).op).rstrip("_") == "addcdiv":
             first.setdefault(call.signature, index)
     return list(first.values())

@@ -13,6 +13,7 @@ from estimator.estimate.explain import hot_node, needed, reached, shared_cpu
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
+from estimator.scenario.aten_cost import is_inductors, plain
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import NONE
@@ -123,7 +124,7 @@ def collectives_of(priced: Recorded, queue: Queue) -> tuple[Collective, ...]:
     for index, call in enumerate(found.calls):
         if call.kind == "collective":
             rows.setdefault((priced.of_call[index], priced.phases[index]), [0.0, 0.0])[0] += 1
-    names = {at: found.of(call).op.rpartition("::")[2] for at, call in zip(priced.of_call, found.calls, strict=True)
+    names = {at: plain(found.of(call).op) for at, call in zip(priced.of_call, found.calls, strict=True)
              if call.kind == "collective"}  # fmt: skip
     made = []
     for (at, phase), (count, exposed) in rows.items():
@@ -229,7 +230,7 @@ def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:
     for at, call in zip(priced.of_call, priced.found.calls, strict=True):
         if at >= 0 and not priced.work[at].known:
             name = priced.found.of(call).op
-            name = INDUCTOR if name.startswith("triton_") else name
+            name = INDUCTOR if is_inductors(name) else name
             unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
     traced = priced.found.source == "trace"
     shares = {name: unknown[name] / max(step_s, 1e-30) for name in sorted(unknown, key=lambda name: -unknown[name])}

@@ -127,6 +127,16 @@ def plain(op: str) -> str:
     return op.rpartition("::")[2]
 
 
+def op_name(op: str) -> str:
+    """The name without its namespace and its overload: mul_ for aten::mul_.Tensor."""
+    return plain(op).partition(".")[0]
+
+
+def is_inductors(op: str) -> bool:
+    """Whether it is a kernel that Inductor made in place of ops, called so in profiles: triton_poi_fused_add_0."""
+    return op.startswith("triton_")
+
+
 def is_causal(op: str, scalars: Sequence[str]) -> bool:
     """Whether an op of fused attention says that it is causal."""
     at = CAUSAL_AT.get(plain(op), len(scalars))

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from estimator.scenario.aten_cost import is_by_length, packed, packed_elements
+from estimator.scenario.aten_cost import is_by_length, is_inductors, packed, packed_elements, plain
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.units import counted
@@ -88,7 +88,7 @@ def seen_in(ops: OpList) -> Seen:
         products=Counter({shape: count // passes for shape, count in products.items() if count >= passes}),
         biased=biased,
         passes=passes,
-        compiled=any(s.op.startswith("triton_") for _, s in forward),
+        compiled=any(is_inductors(s.op) for _, s in forward),
         marked=any(call.compiled for call, _ in forward),
         tp=_tensor_ranks(ops, forward),
     )
@@ -96,7 +96,7 @@ def seen_in(ops: OpList) -> Seen:
 
 def name_of(s: Signature) -> str:
     """An op's name without its namespace."""
-    return s.op.rpartition("::")[2]
+    return plain(s.op)
 
 
 def product_of(s: Signature) -> tuple[int, int, int] | None:

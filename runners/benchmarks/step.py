@@ -60,6 +60,7 @@ DEFINITIONS = {
     "load": "processors that other programs kept busy while steps were measured",
     "host_paces_s": "seconds of an op on a host tensor of 64 numbers, before each step: how fast this host was",
     "host_backward_paces_s": "the same in the thread in which autograd works backward, which runs on another core",
+    "host_paces_by_rank_s, host_backward_paces_by_rank_s": "both of every rank",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
@@ -284,6 +285,8 @@ def put_together(
             "load": found.load,
             "host_paces_s": found.paces_s,
             "host_backward_paces_s": found.backward_paces_s,
+            "host_paces_by_rank_s": gather(ranks, found.paces_s),
+            "host_backward_paces_by_rank_s": gather(ranks, found.backward_paces_s),
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
             "throughput": dict(rates),

@@ -242,8 +242,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
-    each = efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s
-    tail = op.launches * op.batch * each
+    together = op.category == Category.OPTIMIZER and not (op.apart and chip.kind != "cpu")
+    each = efficiencies.optimizer_tail_s if together else efficiencies.kernel_tail_s
+    tail = op.launches * op.batch * op.tails * each
     return Priced(
         op=op,
         seconds=seconds + tail,

@@ -60,7 +60,8 @@ class Op:
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
-    stands for, of a loop that is lean.
+    stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor,
+    ``tails`` how much longer than those of most of its kernels a launch's chunks are, and so its end.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Op:
     padded: float = 1.0
     tile: float = 128.0
     side_bytes: Number = 0.0
+    tails: Number = 1.0
 
 
 def gemm(
@@ -178,6 +180,8 @@ def kernels(
     category: str = Category.ELEMENTWISE,
     weight: bool = False,
     times: Number = 1.0,
+    apart: bool = False,
+    tails: Number = 1.0,
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
@@ -209,6 +213,8 @@ def kernels(
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,
+        apart=apart,
+        tails=tails,
     )
 
 

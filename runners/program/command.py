@@ -24,7 +24,8 @@ from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import CALLS, OpList, to_json
 from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems, Problem
-from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+from estimator.scenario.training import OPTIMIZER_KERNELS
+from runners.options import ProgramOptions, add_fields
 from runners.program import commands
 from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
 from runners.program.peers import Peers

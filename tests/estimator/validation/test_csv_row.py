@@ -320,6 +320,21 @@ def test_notes_name_an_optimizer_and_families_have_their_dropout():
     assert scenario_of_row({**bert, "dropout": "0.2"}).scenario.training.dropout == 0.2
 
 
+@pytest.mark.parametrize(
+    ("cells", "kernel"),
+    [
+        ({"optimizer": "AdamW (fused)"}, "fused"),
+        ({"optimizer": "adamw", "optimizer_kernel": "for-loop"}, "for-loop"),
+        ({"optimizer": "foreach Adam"}, "foreach"),
+        ({"optimizer": "AdamW", "optimizer_kernel": "default"}, "default"),
+        ({}, "default"),
+    ],
+)
+def test_a_row_names_the_kernels_of_its_optimizer(cells, kernel):
+    training = read(**cells).training
+    assert (training.optimizer, training.optimizer_kernel) == ("adamw", kernel)
+
+
 def test_degrees_alone_tell_how_many_chips_there_are():
     whole, by_degrees = read(), read(n_gpus="", dp="4")
     assert by_degrees == whole

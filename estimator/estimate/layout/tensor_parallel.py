@@ -66,8 +66,8 @@ def attends(s: Signature) -> bool:
 
 
 def _of_package(s: Signature) -> bool:
-    """Whether it is flash_attn's own op, whose tensors have the tokens before the heads."""
-    return s.op.startswith("flash_attn::")
+    """Whether it is flash_attn's own op, or FlashAttention-3's: their tensors have the tokens before the heads."""
+    return s.op.startswith(("flash_attn::", "flash_attn_3::"))
 
 
 @dataclass
@@ -327,7 +327,7 @@ class _Splitting:
         """An op between a column and a row linear: divided along features or heads."""
 
         def of(one: Operand) -> Operand:
-            dim = widths.dim(one)
+            dim = widths.of_package(one) if _of_package(s) else widths.dim(one)
             return one if dim is None else divided(one, dim, self.ranks)
 
         return replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs)))
@@ -371,6 +371,11 @@ class _Widths:
         if len(shape) == 3 and any(shape[0] % heads == 0 for heads in self.all_heads):
             return 0
         return None
+
+    def of_package(self, one: Operand) -> int | None:
+        """The same of the package's own ops: heads stand before their width, or before the rows of their sums."""
+        at = len(one.shape) - 2
+        return at if at >= 0 and one.shape[at] in self.all_heads else None
 
     def _shared(self, size: int) -> bool:
         """Whether so many features are those of a linear, or the keys or values of one that makes queries too."""

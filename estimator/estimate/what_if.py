@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from estimator.estimate.recorded import phases_of
-from estimator.operations.aten import kernels_of_table, products
+from estimator.operations.aten import indexing, kernels_of_table, products
+from estimator.operations.op import WHOLE, fetched_at_once
 from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature
@@ -90,6 +91,49 @@ def with_products_in(precision: str) -> Callable[[OpList], OpList]:
 
     words = f"Products are taken in {precision}; casts that it would need are not added."
     return lambda found: _saying(replace(found, signatures=tuple(map(of, found.signatures))), words)
+
+
+VOCABULARY_OF = 64
+"""Rows that a vocabulary is filled up to a multiple of."""
+
+
+def with_vocabulary_filled_up(found: OpList) -> OpList:
+    """A table of so many words that its products have rows at odd addresses has rows more, which nothing uses.
+
+    Every tensor with as many columns or rows as such a table has words has those of the larger one.
+    """
+    tables = {
+        s.inputs[0] for s in found.signatures if kernels_of_table(s.op) is indexing.rows and len(s.inputs[0].shape) == 2
+    }
+    odd = {one.shape[0] for one in tables if fetched_at_once(one.shape[0], NARROW_BYTES) != WHOLE}
+    multiplied = {
+        size for s in found.signatures if kernels_of_table(s.op) in PRODUCTS for one in s.inputs for size in one.shape
+    }
+    sizes = {size: -(-size // VOCABULARY_OF) * VOCABULARY_OF for size in odd & multiplied if size >= VOCABULARY_OF}
+    if not sizes:
+        return found
+
+    def of(one: Operand) -> Operand:
+        size = next((size for size in one.shape if size in sizes), 0)
+        if not size:
+            return one
+        shape = tuple(sizes.get(each, each) for each in one.shape)
+        if one.strides is None:
+            return replace(one, shape=shape)
+        strides = tuple(each // size * sizes[size] if each and each % size == 0 else each for each in one.strides)
+        return replace(one, shape=shape, strides=strides)
+
+    signatures = tuple(
+        replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs))) for s in found.signatures
+    )
+    words = ", ".join(f"{size:,} as {filled:,}" for size, filled in sorted(sizes.items()))
+    return _saying(
+        replace(found, signatures=signatures), f"Vocabularies are taken filled up ({words}); memory is as it was."
+    )
+
+
+NARROW_BYTES = 2
+"""Of the numbers that matrix units multiply in 16 bits: a row of 8 of them lies as a unit wants it."""
 
 
 def with_fused_attention(found: OpList) -> OpList:
@@ -228,6 +272,7 @@ CHANGES: Mapping[str, ListChange] = {
     "no-communication": ListChange(label="no exposed communication", of=without_communication),
     "compile": ListChange(label="compiled", of=compiled),
     "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
+    "filled-vocabulary": ListChange(label="vocabulary a multiple of 64", of=with_vocabulary_filled_up),
     "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4"), precision="fp4"),
     "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8"), precision="fp8"),
     "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16"), precision="bf16"),

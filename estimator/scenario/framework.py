@@ -55,6 +55,8 @@ class Framework:
       runners' runs attention's core again.
     - ``upcasts_logits``: where it is not compiled, the loss is of logits in fp32, whatever they are made in.
     - ``compiles_loss``: who compiles blocks compiles the loss.
+    - ``pads_products``: who compiles the head copies what it multiplies into rows that a matrix unit can fetch, where a
+      vocabulary makes odd ones (torch._inductor, pad_mm; XLA's layouts).
     - ``wide_states``: parameters, gradients and moments are fp32 in all 16-bit precisions and narrower ones.
     - ``gathers_once``: under a pipeline parameters that FSDP shards are gathered once in a step and kept, and gradients
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
@@ -100,6 +102,7 @@ class Framework:
     keeps_products: bool = False
     upcasts_logits: bool = False
     compiles_loss: bool = True
+    pads_products: bool = False
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
@@ -136,6 +139,7 @@ _TORCHTITAN = Framework(
 FRAMEWORKS = {
     "pytorch-eager": Framework(
         label="PyTorch eager",
+        pads_products=True,
         keeps_gathered=True,
         dtensor=True,
         multiplies_grouped=True,
@@ -149,6 +153,7 @@ FRAMEWORKS = {
     ),
     "pytorch-compile": Framework(
         label="PyTorch compiled",
+        pads_products=True,
         fuses=True,
         host="fused",
         keeps_gathered=True,
@@ -193,6 +198,7 @@ FRAMEWORKS = {
     ),
     "xla": Framework(
         label="XLA (JAX)",
+        pads_products=True,
         fuses=True,
         frees_between_stages=True,
         caching_allocator=False,

@@ -41,6 +41,12 @@ NO_CUDA = ("cpu", "tpu")
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
 
 
+OF_A_CPU = (
+    "Choose a GPU: a program is traced as one runs it. On this CPU, profile a step with torch.profiler (record_shapes)"
+    " and import that: its ops are priced for this CPU; or measure it: python -m runners step --device cpu --script."
+)
+
+
 def add_trace(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
@@ -277,10 +283,12 @@ def _checked(options: argparse.Namespace) -> Chip:
     elif not 0 <= options.rank < (options.world_size or 1):
         remedy = f"Give 0 to {(options.world_size or 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
-    chip = catalog.chip(options.chip)
-    if chip.efficiency in NO_CUDA:
+    chip = None
+    if options.chip.strip().lower() in (catalog.THIS_CPU, "this-cpu"):
+        found.append(Problem(field="--chip", message="a CPU runs no CUDA", remedy=OF_A_CPU))
+    elif (chip := catalog.chip(options.chip)).efficiency in NO_CUDA:
         found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))
-    if found:
+    if found or chip is None:
         raise InputProblems(found)
     return chip
 

@@ -111,6 +111,31 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     assert catalog.chip("h200-sxm").name == changed.chip
 
 
+def test_a_vocabulary_is_filled_up_where_its_rows_are_odd():
+    words, tokens, hidden = 50_257, 8192, 768
+    table = Operand(shape=(words, hidden), dtype="float32")
+    narrow, across = (
+        Operand(shape=shape, strides=strides, dtype="bfloat16")
+        for shape, strides in (((words, hidden), None), ((hidden, words), (1, hidden)))
+    )
+    x, logits = Operand(shape=(tokens, hidden), dtype="bfloat16"), Operand(shape=(tokens, words), dtype="bfloat16")
+    made = [
+        ("forward", "embedding", (table, Operand(shape=(tokens,), dtype="int64")), replace(x, dtype="float32")),
+        ("forward", "mm", (x, across), logits),
+        ("backward", "mm", (logits, narrow), x),
+    ]
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    found = OpList(source="trace", program="p", chip="h100-sxm", calls=calls, signatures=signatures)
+    assert "filled-vocabulary" in {one.key for one in asked_of(found, ()).offered}
+    changed = what_if.with_vocabulary_filled_up(found)
+    assert [s.inputs[1].shape for s in changed.signatures[1:]] == [(hidden, 50_304), (50_304, hidden)]
+    assert changed.signatures[1].inputs[1].strides == (1, hidden)
+    assert changed.assumptions[-1].startswith("Vocabularies are taken filled up (50,257 as 50,304)")
+    assert predicted(changed).breakdown_s["matmul"] < 0.5 * predicted(found).breakdown_s["matmul"]
+    assert what_if.with_vocabulary_filled_up(changed) is changed, "nothing is left to fill up"
+
+
 def test_tf32_is_asked_of_fp32_products_and_the_precision_of_products_is_told():
     fp32 = what_if.with_products_in("fp32")(GPT2)
     for found, asked, told in ((fp32, True, "fp32"), (what_if.with_products_in("tf32")(GPT2), False, "tf32")):

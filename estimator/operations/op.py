@@ -41,7 +41,7 @@ class Op:
 
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels, of them
-    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention), ``column_bytes`` in kernels that
+    ``reduced_bytes`` in norms, or as what softmax goes over again (in attention), ``column_bytes`` in kernels that
     sum over rows (gradients of biases and of norms' weights); ``strided_elements`` pass through kernels limited by
     elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements`` through the slower ones whose operands
     differ in type; ``walked_elements`` are gone over by ``walkers`` blocks whose threads wait for one load before the

@@ -108,6 +108,21 @@ def test_a_convolution_is_a_product_and_its_backward_two():
     assert depthwise.kind == "kernels"
 
 
+@pytest.mark.parametrize(
+    ("side", "window", "last", "outer", "copies"),
+    [(56, 3, False, True, 3), (56, 1, False, False, 0), (14, 1, False, True, 2), (7, 1, True, True, 0)],
+)
+def test_a_convolutions_weight_gradient_sums_over_pixels_where_channels_come_last(side, window, last, outer, copies):
+    strides = (64 * side * side, 1, 64 * side, 64) if last else None
+    image = tensor(8, 64, side, side, dtype="float32", strides=strides)
+    weight = tensor(64, 64, window, window, dtype="float32")
+    given = {"output_mask": [True, True, False], "tf32": True}
+    ops = kernels_of(Signature(op="aten::convolution_backward", inputs=(image, image, weight), arguments=given))
+    of_input, of_weight = (at for at, op in enumerate(ops) if op.kind == "gemm")
+    assert (ops[of_input].outer, ops[of_weight].outer) == (False, outer)
+    assert len(ops[of_weight + 1 :]) == copies  # a weight of one pixel lies both ways
+
+
 def test_half_precision_images_are_turned_unless_their_channels_come_last():
     image, weight, out = tensor(8, 64, 56, 56), tensor(64, 64, 3, 3), tensor(8, 64, 56, 56)
     last = tensor(8, 64, 56, 56, strides=(64 * 56 * 56, 1, 64 * 56, 64))

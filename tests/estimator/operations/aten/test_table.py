@@ -123,6 +123,17 @@ def test_a_convolutions_weight_gradient_sums_over_pixels_where_channels_come_las
     assert len(ops[of_weight + 1 :]) == copies  # a weight of one pixel lies both ways
 
 
+@pytest.mark.parametrize(("images", "dtype", "us"), [(224, "bfloat16", 497.7), (168, "float32", 371.0)])
+def test_turning_images_of_three_channels_takes_what_it_took_on_an_h200(images, dtype, us):
+    image, weight = tensor(images, 3, 224, 224, dtype=dtype), tensor(896, 3, 16, 16, dtype=dtype)
+    out = tensor(images, 896, 14, 14, dtype=dtype)
+    given = {"stride": [16, 16], "tf32": True}
+    _, copied, *_ = kernels_of(
+        Signature(op="aten::convolution", inputs=(image, weight), outputs=(out,), arguments=given)
+    )
+    assert 1e6 * price(copied, CHIP, E).seconds == pytest.approx(us, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("shape", "moments_us", "sums_us"),
     [

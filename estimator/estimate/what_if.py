@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from estimator.estimate.recorded import phases_of
 from estimator.operations.aten import indexing, kernels_of_table, products
 from estimator.operations.op import WHOLE, fetched_at_once
+from estimator.scenario import catalog
 from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature
@@ -212,17 +213,21 @@ def _around(found: OpList, names: list[str], softmax: int, *, causal: bool) -> t
     narrow = Operand(shape=(batch // heads, heads, keys, dim), dtype=dtype)
     arguments = {"is_causal": causal and queries == keys, "backend": "cudnn"}
     if not backward:
-        op, inputs, outputs = "aten::_scaled_dot_product_cudnn_attention", (wide, narrow, narrow), (wide,)
+        op, inputs, outputs = FUSED.get(found.chip, CUDNN), (wide, narrow, narrow), (wide,)
         return before, after, Signature(op=op, inputs=inputs, outputs=outputs, arguments=arguments)
     # Backward: two products of the values before, two of the scores after.
     first = _product(found, names, before, -1, 0) if before else None
     last = _product(found, names, after, +1, 0)
-    op = "aten::_scaled_dot_product_cudnn_attention_backward"
+    op = f"{FUSED.get(found.chip, CUDNN)}_backward"
     signature = Signature(
         op=op, inputs=(wide, wide, narrow, narrow), outputs=(wide, narrow, narrow), arguments=arguments
     )  # fmt: skip
     return before if first is None else first, after if last is None else last, signature
 
+
+CUDNN = "aten::_scaled_dot_product_cudnn_attention"
+FUSED = {catalog.THIS_CPU: "aten::_scaled_dot_product_flash_attention_for_cpu"}
+"""The op that torch takes on a GPU, and on others, by the chip of a list."""
 
 REACH = 12
 """Calls between a softmax and the products on its sides: scale, mask, casts, dropout."""

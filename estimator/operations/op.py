@@ -61,7 +61,9 @@ class Op:
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
     stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor,
-    ``tails`` how much longer than those of most of its kernels a launch's chunks are, and so its end.
+    ``tails`` how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
+    streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
+    a CPU's cache they are found there.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Op:
     tile: float = 128.0
     side_bytes: Number = 0.0
     tails: Number = 1.0
+    held: tuple[Number, Number] = (0.0, 0.0)
 
 
 def gemm(
@@ -182,6 +185,7 @@ def kernels(
     times: Number = 1.0,
     apart: bool = False,
     tails: Number = 1.0,
+    held: tuple[Number, Number] = (0.0, 0.0),
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
@@ -215,6 +219,7 @@ def kernels(
         batch=times,
         apart=apart,
         tails=tails,
+        held=held,
     )
 
 

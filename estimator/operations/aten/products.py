@@ -261,7 +261,7 @@ too (9.19 on an H200 in tf32: 7 x 7 and 14 x 14; 28 x 28 and 56 x 56 as they lie
 
 
 COPIED_CHANNELS = 15.0
-"""Channels that copies of images with fewer take as long as: blocks of 32 pixels, most of whose threads have none (three
+"""Channels that copies of images with fewer take as long as: of blocks of 32 pixels most threads have none (three
 channels take 1.4 ns a block on an H200, in 16 and in 32 bits, cuDNN 9.19; 32 channels 3 ns)."""
 
 

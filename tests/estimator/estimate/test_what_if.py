@@ -8,11 +8,13 @@ import pytest
 
 from estimator.estimate import what_if
 from estimator.estimate.expected import what_if as asked_of
+from estimator.estimate.of_op_list import estimate_op_list
 from estimator.estimate.recorded import phases_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
 from tests.estimator.estimate.test_of_op_list import GPT2, LLAMA, predicted
+from tests.estimator.examples import cluster
 
 B, H, S, D = 2, 16, 512, 64
 
@@ -68,6 +70,35 @@ def test_eager_attention_becomes_one_kernel_each_way():
     before, after = predicted(eager_attention()), predicted(changed)
     assert after.breakdown_s["attention"] < 0.3 * before.breakdown_s["attention"]
     assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
+
+
+def test_written_out_attention_of_a_cpu_becomes_its_own_kernel_and_gains():
+    """A layer of 4 heads of 64 over 4 x 256 tokens on one core of an EPYC: 15.1 ms written out, 13.0 fused."""
+    q, scores = Operand(shape=(16, 256, 64), dtype="float32"), Operand(shape=(16, 256, 256), dtype="float32")
+    across, mask = replace(q, shape=(16, 64, 256)), Operand(shape=(1, 1, 256, 256), dtype="bool")
+    square = replace(scores, shape=(4, 4, 256, 256))
+    made = [
+        ("forward", "bmm", (q, across), scores), ("forward", "div", (square,), square),
+        ("forward", "masked_fill", (square, mask), square), ("forward", "_softmax", (square,), square),
+        ("forward", "clone", (q,), q), ("forward", "bmm", (scores, q), q),
+        ("backward", "bmm", (scores, q), q), ("backward", "bmm", (q, across), scores),
+        ("backward", "_softmax_backward_data", (square, square), square),
+        ("backward", "masked_fill", (square, mask), square), ("backward", "div", (square,), square),
+        ("backward", "bmm", (across, scores), across), ("backward", "bmm", (scores, q), q),
+    ]  # fmt: skip
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    core = {"kind": "cpu", "efficiency": "cpu", "fp32_flops_per_s": 104e9, "memory_bytes_per_s": 21e9,
+            "l2_bytes": 2.0**25, "compute_units": 1, "clock_hz": 2.6e9, "name": "cpu"}  # fmt: skip
+    cpu = replace(catalog.chip("h200-sxm"), **core)
+    found = OpList(source="profile", program="p", chip="cpu", calls=calls, signatures=signatures)
+    changed = what_if.with_fused_attention(found)
+    kernel = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert [changed.of(call).op for call in changed.calls] == [kernel, f"{kernel}_backward"]
+    before, after = (estimate_op_list(one, replace(cluster(), chip=cpu)) for one in (found, changed))
+    assert before.step_time_s == pytest.approx(15.1e-3, rel=0.1)
+    assert after.step_time_s == pytest.approx(13.0e-3, rel=0.1)
+    assert after.step_time_s < before.step_time_s
 
 
 @pytest.mark.parametrize(

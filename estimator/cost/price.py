@@ -220,7 +220,7 @@ UNIT_THREADS = 2048
 
 
 CPU_KEYS = 512.0
-"""Keys that torch's attention on a CPU takes at a time (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp, kvSplitSize):
+"""Keys that torch's attention on a CPU takes at a time (kvSplitSize in FlashAttentionKernel.cpp of ATen/native/cpu):
 only blocks of which no query sees any are skipped."""
 
 

@@ -60,10 +60,11 @@ class Op:
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
-    stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor,
-    ``tails`` how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
-    streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
-    a CPU's cache they are found there.
+    stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor. ``views``: ops
+    around it that the host goes through and that launch nothing. ``alike``: how many products of a step have its shape,
+    whose rows a router chooses anew each time; else 0. ``tails``: how much longer than those of most of its kernels a
+    launch's chunks are, and so its end. ``held``: of the streamed bytes those that are gone over again before the next
+    tensor, and bytes of one tensor's set: where that fits a CPU's cache they are found there.
     """
 
     name: str
@@ -91,6 +92,8 @@ class Op:
     gelus: Number = 0.0
     chained: Chained = ()
     launches: Number = 1.0
+    views: Number = 0.0
+    alike: Number = 0.0
     saved_bytes: Number = 0.0
     precision: str = ""
     fetched: int = WHOLE
@@ -124,6 +127,8 @@ def gemm(
     count: Number = 1.0,
     saved_bytes: Number = 0.0,
     launches: Number = 1.0,
+    views: Number = 0.0,
+    alike: Number = 0.0,
     fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
@@ -149,6 +154,8 @@ def gemm(
         bytes=operands + batch * m * n * result,
         operand_bytes=operands,
         launches=launches,
+        views=views,
+        alike=alike,
         saved_bytes=saved_bytes,
         precision=precision,
         fetched=fetched,
@@ -177,6 +184,7 @@ def kernels(
     gelus: Number = 0.0,
     chained: Chained = (),
     launches: Number = 1.0,
+    views: Number = 0.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
     flops_per_element: float = 0.0,
@@ -214,6 +222,7 @@ def kernels(
         gelus=gelus * elements,
         chained=tuple((size * elements, readers) for size, readers in chained),
         launches=launches,
+        views=views,
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,

@@ -77,7 +77,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: StepOptions = options_of("step", job.options)
     if options.models:
         return grid.run(job, report)
-    scenario = scenario_from_json(job.scenario)
+    scenario = as_asked(scenario_from_json(job.scenario), options)
     ranks = join(job.device)
     found = cannot(scenario, ranks, options)
     if options.snapshot and trace is None:
@@ -93,6 +93,13 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
 
     blank = blank_of(scenario, ranks, job.label)
     return measured(blank, job, report, ranks, lambda: prepared(scenario, ranks, job.seed, options), trace, more)
+
+
+def as_asked(scenario: Scenario, options: StepOptions) -> Scenario:
+    """The scenario with the optimizer's kernels that the options ask for, where they do."""
+    if options.optimizer_kernel == "default":
+        return scenario
+    return replace(scenario, training=replace(scenario.training, optimizer_kernel=options.optimizer_kernel))
 
 
 def measured(
@@ -154,7 +161,6 @@ def prepared(scenario: Scenario, ranks: Ranks, seed: int, options: StepOptions) 
         ranks,
         seed,
         mode=options.mode,
-        optimizer_kernel=options.optimizer_kernel,
         graph=options.graph,
         experts=scenario.training.experts if options.experts == "default" else options.experts,
     )

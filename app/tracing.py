@@ -7,9 +7,10 @@ time and what it writes; it ends when whoever started it is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,6 +27,29 @@ BAD_INPUT = 2
 _SAID_BYTES = 8 * 1024
 """Of a trace's last words, which is more than a line."""
 _REMEDY = "Run `headroom trace --hf CONFIG.json` on it to see where."
+
+
+class Turns:
+    """One trace at a time, in the order in which they came; ``ticket``: by what one that waits asks after itself."""
+
+    def __init__(self) -> None:
+        self._slot = asyncio.Semaphore(1)
+        self._line: list[list[str]] = []
+
+    @contextlib.asynccontextmanager
+    async def turn(self, ticket: str = "") -> AsyncIterator[None]:
+        """Wait for the slot and hold it; who leaves before has not waited."""
+        entry = [ticket]
+        self._line.append(entry)
+        try:
+            async with self._slot:
+                yield
+        finally:
+            self._line[:] = [one for one in self._line if one is not entry]
+
+    def before(self, ticket: str) -> int | None:
+        """How many come before one of that ticket: 0 while it is traced, None where none is in the line."""
+        return next((at for at, (one,) in enumerate(self._line) if one == ticket), None)
 
 
 def trace_command(flags: Sequence[str], out: Path, quiet: bool = False) -> list[str]:

@@ -57,7 +57,8 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     # the step over time is as it was recorded
     time = page.locator("#timeline")
     # which step that is, and how coarse, is read whole at its longest
-    longest = "ms; B: a typical step of 412 ms, not 398 ms; in pieces of 0.35 ms"
+    expect(time.locator("header .unit")).to_have_text("ms")
+    longest = "B: a typical step of 412 ms, not 398 ms; in pieces of 0.35 ms"
     fits = "(sub, words) => { sub.textContent = words; return sub.scrollWidth <= sub.clientWidth; }"
     assert time.locator("header .sub").evaluate(fits, longest)
     time.get_by_role("button", name="Table").click()
@@ -66,6 +67,12 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
         button.click()
     expect(time.locator("tbody tr", has_text="compute").filter(has_text=re.compile("B.*mm")).first).to_be_visible()
     expect(time.locator("tbody tr", has_text="host").filter(has_text=re.compile("^B")).first).to_be_visible()
+    # once its scenario is confirmed its points stay, though names of kernels say neither FLOPs nor bytes
+    before = len(points(page, "measured"))
+    page.locator("#proposal").get_by_role("button", name="Confirm").click()
+    expect(side(page, "A")).not_to_contain_text("its own ops")
+    settled(page)
+    assert len(points(page, "measured")) == before > 50
 
 
 def test_a_trace_cut_off_shows_its_kernels_and_no_step(visit, drop, tmp_path):
@@ -403,7 +410,7 @@ def test_names_from_a_file_are_text_and_never_markup(visit, drop, tmp_path):
     wait_for_figures(page)
     drop(page, path)
     expect(side(page, "B")).to_contain_text(hostile)
-    page.locator("#proposal").get_by_role("button", name="It is the one shown").click()
+    page.locator("#proposal").get_by_role("button", name="It ran the plan that the controls show").click()
     wait_for_measured_points(page)
     card = page.evaluate(
         "document.querySelector('#roofline .plot').data.find(({ name }) => name === 'measured').customdata[0][0]"

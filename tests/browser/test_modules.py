@@ -23,21 +23,6 @@ def test_numbers_have_three_digits_and_one_unit(call):
     assert call("format", "seconds", None) == "–"
 
 
-@pytest.mark.parametrize(
-    ("chip", "in_a_node", "of_a_rank"),
-    [
-        ("cpu", 4, 16e9), ("cpu", 1, 64e9), ("h200-sxm", 8, 141e9), ("none", 8, None),
-        ({"kind": "cpu", "chips_per_node": 2, "memory_bytes": 64e9}, 4, 32e9),
-    ],
-)  # fmt: skip
-def test_ranks_of_a_cpu_share_its_memory(call, chip, in_a_node, of_a_rank):
-    cpu = {"kind": "cpu", "chips_per_node": 1, "memory_bytes": 64e9}
-    gpu = {"kind": "gpu", "chips_per_node": 4, "memory_bytes": 141e9}
-    catalog = {"chips": [{"key": "cpu", "value": cpu}, {"key": "h200-sxm", "value": gpu}]}
-    cluster = {"chip": chip, "chips_per_node": in_a_node, "nodes": 2}
-    assert call("scenario", "rankBytes", {"cluster": cluster}, catalog) == of_a_rank
-
-
 def test_csv_keeps_full_precision_and_disarms_formulas(call):
     table = {
         "columns": [{"title": "op"}, {"title": "time", "unit": "s"}],

@@ -64,6 +64,26 @@ def test_a_trace_that_fails_is_told_by_its_last_words(monkeypatch, tmp_path, cod
         asyncio.run(tracing.trace_config(tmp_path / "config.json", [], tmp_path / "ops.json", wall_s=2))
 
 
+def test_one_is_traced_at_a_time_and_the_others_know_their_place_in_the_line(shared_client):
+    async def three():
+        turns, ends = tracing.Turns(), asyncio.Event()
+
+        async def trace(ticket):
+            async with turns.turn(ticket):
+                await ends.wait()
+
+        tasks = [asyncio.create_task(trace(one)) for one in ("first", "second", "third")]
+        told = []
+        for change in (lambda: None, tasks[1].cancel, tasks[0].cancel, ends.set):
+            change()
+            await asyncio.wait(tasks, timeout=0.02)
+            told.append([turns.before(one) for one in ("first", "second", "third")])
+        return told
+
+    assert asyncio.run(three()) == [[0, 1, 2], [0, None, 1], [None, None, 0], [None, None, None]]
+    assert shared_client.get("/api/traces?ticket=nobody").json() == {"before": None}
+
+
 def test_a_client_that_leaves_ends_it(monkeypatch, tmp_path):
     code = "import time; time.sleep(60)"
     monkeypatch.setattr(tracing, "limited_command", lambda flags, out: [sys.executable, "-c", code])

@@ -13,34 +13,54 @@ import { chief, upload } from "../../upload.js";
 import { isConfig, modelOf, traceOptions } from "./configFile.js";
 import { createPreview } from "./preview.js";
 import { arrange, forgetLine, keepLine } from "./kept.js";
-import { announce, byId, h, icon } from "./dom.js";
+import { announce, byId, h, icon, put } from "./dom.js";
 import { documentOf, openDocument } from "./takeAlong.js";
 import { toast, trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
+/** Between two questions how many traces of other pages come before this one's. */
+const TURN_MS = 1500;
 const DONE_MS = 6000;
 /** More than any model of one's own takes. */
 const MOST_SCENARIO_BYTES = 1 << 18;
-/** @type {(() => void)[]} */
-const queue = [];
-let active = 0;
+/** `wait`: told whose turn it is, and how many come between. @typedef {{name: string, start: () => void, wait: (now: string, between: number) => void}} Waiting */
 
-function next() {
-  while (active < AT_ONCE && queue.length) {
-    active += 1;
-    queue.shift()?.();
+/** Files that take turns. @param {number} most  at once */
+function createLine(most) {
+  /** @type {Waiting[]} */
+  const waiting = [];
+  /** @type {Waiting[]} */
+  const busy = [];
+  function next() {
+    for (let one; busy.length < most && (one = waiting.shift()); one.start()) busy.push(one);
+    waiting.forEach((one, between) => one.wait(busy[0].name, between));
   }
+  return {
+    /** @param {Waiting} one */
+    join(one) {
+      waiting.push(one);
+      next();
+    },
+    /** It has had its turn, or wants none any more. @param {Waiting} one */
+    leave(one) {
+      for (const some of [waiting, busy]) if (some.includes(one)) some.splice(some.indexOf(one), 1);
+      next();
+    },
+  };
 }
+const files = createLine(AT_ONCE);
+/** The server traces one at a time, which keeps no file waiting. */
+const traces = createLine(1);
 
-/** @param {File[]} files */
-export async function importFiles(files) {
-  const found = await Promise.all(files.map(documentOf));
-  files.forEach((file, at) => {
+/** @param {File[]} given */
+export async function importFiles(given) {
+  const found = await Promise.all(given.map(documentOf));
+  given.forEach((file, at) => {
     const document = found[at];
     if (document) void open(document, file.name);
   });
-  const others = files.filter((_, at) => !found[at]);
+  const others = given.filter((_, at) => !found[at]);
   const scenarios = await Promise.all(others.map(isScenario));
   const rest = others.filter((_, at) => !scenarios[at]);
   const configs = await Promise.all(rest.map(isConfig));
@@ -118,7 +138,16 @@ async function openConfig(file) {
 export function traceFile(file) {
   const options = traceOptions();
   const word = `no closed form of it: tracing a step of ${options.batch} × ${options.seq} tokens, some ten seconds`;
-  importBlob(file, file.name, { path: `/api/traces?${new URLSearchParams(options)}&`, word });
+  const ticket = Math.random().toString(36).slice(2);
+  importBlob(file, file.name, {
+    path: `/api/traces?${new URLSearchParams({ ...options, ticket })}&`,
+    word,
+    line: traces,
+    turn: async () => {
+      const { before } = await api.traceTurn(ticket);
+      return before ? `in the queue: first ${plural(before, "trace")} that another page asked for` : "";
+    },
+  });
 }
 
 /** @param {Element} card @param {boolean} yes */
@@ -127,8 +156,12 @@ function fold(card, yes) {
   card.querySelector(".title")?.setAttribute("aria-expanded", String(!yes));
 }
 
-/** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string, columns?: string, done?: () => Promise<void>}} [how] */
-function importBlob(blob, filename, { path, word = "reading", columns = "", done } = {}) {
+/**
+ * @param {Blob} blob @param {string} filename
+ * @param {{path?: string, word?: string, columns?: string, line?: typeof files, turn?: () => Promise<string>,
+ *   done?: () => Promise<void>}} [how]  `turn`: what it still waits for on the server, "" for nothing
+ */
+function importBlob(blob, filename, { path, word = "reading", columns = "", line = files, turn, done } = {}) {
   const bar = h("i");
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", class: "dismiss", "aria-label": `Cancel ${filename}` }, icon("close"));
@@ -162,29 +195,52 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     fold(card, true);
     keepLine(card, filename);
   };
+  /** @type {Waiting} */
+  const own = {
+    name: filename,
+    start: () => void start(),
+    wait: (now, between) =>
+      put(
+        status,
+        line === traces
+          ? `in the queue: ${now} is traced first${between ? `, then ${plural(between, "other")}` : ""}`
+          : "waiting",
+      ),
+  };
   let cancel = () => {
-    queue.splice(queue.indexOf(start), 1);
+    line.leave(own);
     remove();
   };
   close.onclick = () => cancel();
 
   async function start() {
+    let said = word;
     /** @param {number} sent */
     const told = (sent) => {
       bar.style.width = `${100 * sent}%`;
-      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : word;
+      put(status, sent < 1 ? `sending, ${percent(sent)}` : said);
     };
+    const asking =
+      turn &&
+      setInterval(
+        () =>
+          void turn().then(
+            (waits) => put(status, (said = waits || word)),
+            () => {},
+          ),
+        TURN_MS,
+      );
     const sending = upload(blob, filename, told, path);
     cancel = sending.cancel;
     try {
-      succeed(await sending.done);
+      const imported = await sending.done.finally(() => clearInterval(asking));
+      succeed(imported);
     } catch (error) {
       fail(error instanceof ApiError ? error : new ApiError("The answer could not be read.", 0));
     } finally {
       cancel = remove;
       close.setAttribute("aria-label", `Dismiss ${filename}`);
-      active -= 1;
-      next();
+      line.leave(own);
     }
   }
 
@@ -234,8 +290,7 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     keep();
     return undefined;
   }
-  queue.push(start);
-  next();
+  line.join(own);
 }
 
 /** The same file was there before: keep one. @param {string} id @param {string} before @param {() => void} done */

@@ -71,14 +71,14 @@ def flags_of(options: ProgramOptions) -> list[str]:
     return found
 
 
-def failure(said: str, status: int | None) -> InputProblems:
-    """What a trace that ended with ``status``, None at its time limit, said last of the config that it was of."""
+def failure(said: str, status: int | None, name: str) -> InputProblems:
+    """What a trace that ended with ``status``, None at its time limit, said last of the config in a file called so."""
     lines = [line for line in said.splitlines() if line.strip()]
     if status is None or status < 0:
         message = "cannot be traced: it took more time or memory than a trace may, and was stopped"
         return InputProblems([Problem(field="config", message=message, remedy=_REMEDY)])
     words = lines[-1] if lines else f"ended with status {status}"
-    words = words.removeprefix("trace: ").removeprefix("config.json: ").removesuffix(".")
+    words = words.removeprefix("trace: ").removeprefix(f"{name}: ").removesuffix(".")
     return InputProblems([Problem(field="config", message=f"cannot be traced: {words}", remedy=_REMEDY)])
 
 
@@ -100,13 +100,13 @@ async def trace_config(config: Path, flags: Sequence[str], out: Path, wall_s: fl
                 said = (said + piece)[-_SAID_BYTES:]
             status = await process.wait()
     except TimeoutError:
-        raise failure("", None) from None
+        raise failure("", None, config.name) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if status:
-        raise failure(said.decode("utf-8", "replace"), status)
+        raise failure(said.decode("utf-8", "replace"), status, config.name)
 
 
 async def unless(left: asyncio.Task[None], task: asyncio.Task[None]) -> None:

@@ -13,6 +13,7 @@ from app.api.body import client_left, decode_json, json_response, read_body
 from app.api.documented import Body, documented
 from app.api.given import HUGGING_FACE_OTHER
 from app.api.uploads import Uploaded, stored
+from app.config_names import EVERY_MODELS, traced_name
 from app.context import Ctx
 from app.disk import write_json
 from app.importers.names import plain_name
@@ -63,8 +64,11 @@ async def put_trace(
     given = {"batch": batch, "seq": seq, "precision": precision, "checkpointing": checkpointing}
     flags = ["--chip", catalog.chip(chip).name, *flags_of(decode(ProgramOptions, given))]
 
+    name = traced_name(config, filename)
+
     async def trace(path: Path) -> None:
-        document = path.with_name("config.json")
+        document = path.with_name("config") / name
+        document.parent.mkdir()
         await asyncio.to_thread(write_json, document, config)
         async with context.traces.turn(ticket):
             await trace_config(document, flags, path)
@@ -72,4 +76,4 @@ async def put_trace(
     async def traced(path: Path) -> None:
         await unless(asyncio.create_task(client_left(request)), asyncio.create_task(trace(path)))
 
-    return await stored(context, plain_name(filename), traced)
+    return await stored(context, name if filename == EVERY_MODELS else plain_name(filename), traced)

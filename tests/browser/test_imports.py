@@ -378,6 +378,22 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
     expect(page.get_by_role("button", name="Close all")).to_have_count(0)
 
 
+def test_of_files_that_come_together_one_opens_and_the_others_offer_themselves(visit, drop):
+    page = visit("/?measured=none")
+    wait_for_figures(page)
+    names = ("gpt2", "llama")
+    drop(page, *(ROOT / "tests" / "reference" / "ops" / f"{name}.json" for name in names))
+    offered = page.get_by_role("button", name=re.compile("^Show (gpt2|llama).json"))
+    expect(offered).to_have_count(1)
+    other = "llama" if "llama" in offered.get_attribute("aria-label") else "gpt2"
+    (opened,) = {*names} - {other}
+    expect(side(page, "A")).to_contain_text(f"{opened}.py")
+    offered.click()
+    expect(side(page, "A")).to_contain_text(f"{other}.py")
+    page.keyboard.press("Control+z")
+    expect(side(page, "A")).to_contain_text(f"{opened}.py")
+
+
 def test_what_another_tab_imported_is_there_when_one_comes_back(visit, drop, tmp_path):
     page = visit("/?view=measurements&measured=none")
     expect(page.locator("#items [data-item]").first).to_be_visible()

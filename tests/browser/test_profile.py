@@ -344,7 +344,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     second.write_text(path.read_text())
     drop(page, second)
     waiting = page.locator("#tray .import", has_text="second.json")
-    expect(waiting).to_contain_text("in the queue: config.json is traced first")
+    expect(waiting).to_contain_text("in the queue: vit.json is traced first")
     expect(page.locator("#tray .import", has_text="no closed form of it: tracing a step")).to_have_count(1)
     waiting.get_by_role("button", name="Cancel second.json").click()
     (route,) = held

@@ -17,6 +17,13 @@ export async function isConfig(file) {
   }
 }
 
+/** What a config is called where its file has every model's name. @param {File} file */
+export async function nameOf(file) {
+  if (file.name !== "config.json") return file.name;
+  const { model_type } = JSON.parse(await file.text());
+  return `${model_type}.json`;
+}
+
 const HEAD_BYTES = 1 << 16;
 
 /** What other files that the page takes begin with: traces, op lists, results, pages that were saved. */

@@ -10,7 +10,7 @@ import { scenarioIn } from "../../scenarioFile.js";
 import { state } from "../../state.js";
 import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
-import { isConfig, modelOf, traceOptions } from "./configFile.js";
+import { isConfig, modelOf, nameOf, traceOptions } from "./configFile.js";
 import { createPreview } from "./preview.js";
 import { arrange, forgetLine, keepLine } from "./kept.js";
 import { announce, byId, h, icon, put } from "./dom.js";
@@ -53,19 +53,29 @@ const files = createLine(AT_ONCE);
 /** The server traces one at a time, which keeps no file waiting. */
 const traces = createLine(1);
 
+/**
+ * Of several files the first that is there opens, and the others say so: the page does not move on under whoever reads.
+ * @typedef {{opened: boolean}} Batch
+ */
+
 /** @param {File[]} given */
 export async function importFiles(given) {
+  /** @type {Batch} */
+  const batch = { opened: false };
   const found = await Promise.all(given.map(documentOf));
   given.forEach((file, at) => {
     const document = found[at];
-    if (document) void open(document, file.name);
+    if (!document) return;
+    batch.opened = true;
+    void open(document, file.name);
   });
   const others = given.filter((_, at) => !found[at]);
   const scenarios = await Promise.all(others.map(isScenario));
+  batch.opened ||= scenarios.includes(true);
   const rest = others.filter((_, at) => !scenarios[at]);
   const configs = await Promise.all(rest.map(isConfig));
-  rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file)));
-  for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) void importBlob(body, name);
+  rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file, batch)));
+  for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) importBlob(body, name, { batch });
 }
 
 /**
@@ -124,28 +134,30 @@ function openPreview(blob, name, instead = "", earlier = "") {
 export const previewText = (text, name) =>
   openedScenario(text, name) || openPreview(new Blob([text], { type: "text/plain" }), name);
 
-/** A config.json becomes the model of the scenario, or is traced. @param {File} file */
-async function openConfig(file) {
+/** A config.json becomes the model of the scenario, or is traced. @param {File} file @param {Batch} [batch] */
+async function openConfig(file, batch) {
   const found = await modelOf(file);
-  if (!found) return void traceFile(file);
+  if (!found) return void traceFile(file, batch);
+  if (batch) batch.opened = true;
   setOwnModel(found.model);
   show("explore");
   toast(`${found.model.name}, ${short(found.parameters)} parameters, is now the model`);
   return undefined;
 }
 
-/** Trace the model of a config.json that no closed form covers, on the server and without a GPU. @param {File} file */
-export function traceFile(file) {
+/** Trace the model of a config.json that no closed form covers, on the server and without a GPU. @param {File} file @param {Batch} [batch] */
+export async function traceFile(file, batch) {
   const options = traceOptions();
   const word = `no closed form of it: tracing a step of ${options.batch} × ${options.seq} tokens, some ten seconds`;
   const ticket = Math.random().toString(36).slice(2);
-  importBlob(file, file.name, {
+  importBlob(file, await nameOf(file), {
+    batch,
     path: `/api/traces?${new URLSearchParams({ ...options, ticket })}&`,
     word,
     line: traces,
     turn: async () => {
       const { before } = await api.traceTurn(ticket);
-      return before ? `in the queue: first ${plural(before, "trace")} that another page asked for` : "";
+      return before ? `in the queue behind ${plural(before, "trace")} of another page` : "";
     },
   });
 }
@@ -158,10 +170,15 @@ function fold(card, yes) {
 
 /**
  * @param {Blob} blob @param {string} filename
- * @param {{path?: string, word?: string, columns?: string, line?: typeof files, turn?: () => Promise<string>,
- *   done?: () => Promise<void>}} [how]  `turn`: what it still waits for on the server, "" for nothing
+ * @param {{path?: string, word?: string, columns?: string, line?: typeof files, batch?: Batch,
+ *   turn?: () => Promise<string>, done?: () => Promise<void>}} [how]  `turn`: what it still waits for on the server, "" for
+ *   nothing
  */
-function importBlob(blob, filename, { path, word = "reading", columns = "", line = files, turn, done } = {}) {
+function importBlob(
+  blob,
+  filename,
+  { path, word = "reading", columns = "", line = files, batch = { opened: false }, turn, done } = {},
+) {
   const bar = h("i");
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", class: "dismiss", "aria-label": `Cancel ${filename}` }, icon("close"));
@@ -270,10 +287,23 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", line
     announce(`${filename} imported: ${status.textContent}`);
     await trying(refreshMeasurements());
     const first = chief(measurements);
-    if (first) await trying(openMeasurement(first.id));
+    const opens = first && !batch.opened;
+    if (opens) {
+      batch.opened = true;
+      await trying(openMeasurement(first.id));
+    } else if (first)
+      acts.prepend(
+        h("button", {
+          type: "button",
+          class: "link",
+          text: "Show",
+          "aria-label": `Show ${filename}`,
+          onclick: () => void trying(openMeasurement(first.id)),
+        }),
+      );
     // not before: it is deleted by that, and would be asked for
     if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
-    if (first && !warnings.length && !same_as && !probes) {
+    if (opens && !warnings.length && !same_as && !probes) {
       forgetLine(filename);
       setTimeout(remove, DONE_MS);
     } else keep();

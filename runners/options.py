@@ -188,7 +188,7 @@ class ProbesOptions:
     sizes: str = spec(
         "default",
         choices=("default", "few", "all"),
-        help="default: all on a GPU, a few small ones on a CPU, which all take 20 minutes and more: raise limit_s",
+        help="default: all on a GPU, a few small ones on a CPU, which all take 20 minutes and more: raise the limit",
     )
 
 

@@ -23,6 +23,12 @@ def test_numbers_have_three_digits_and_one_unit(call):
     assert call("format", "seconds", None) == "–"
 
 
+def test_figures_of_a_study_have_the_digits_of_the_reference_else_those_that_say_something(call):
+    figures = [(1.051, None), (2.0, None), (21.75, None), (1234560.5, None), (0.00002524, None), (1.5, 3), (0.5, None)]
+    written = [call("views/studies/table", "written", *one) for one in figures]
+    assert written == ["1.051", "2", "21.75", "1\u202f234\u202f560", "2.524e−5", "1.500", "0.5"]
+
+
 def test_csv_keeps_full_precision_and_disarms_formulas(call):
     table = {
         "columns": [{"title": "op"}, {"title": "time", "unit": "s"}],

@@ -379,11 +379,11 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(answered).to_have_text(by_own_link)
     # so is hardware that is in no catalogue, of its own ops: no slider of the panel is needed for that
     what.locator("summary", has_text="Hardware").click()
-    what.get_by_label("link", exact=True).press("Home")
+    what.get_by_label("its own ops: link", exact=True).press("Home")
     expect(answered).not_to_have_text(by_own_link)
     expect(what.locator("summary", has_text="Hardware")).to_contain_text("link ×0.125")
     expect(side(page, "B")).to_contain_text("choose B")
-    what.get_by_label("link", exact=True).dblclick()
+    what.get_by_label("its own ops: link", exact=True).dblclick()
     expect(answered).to_have_text(by_own_link)
     what.locator("summary", has_text="Hardware").click()
     what.get_by_label("Sharding of states").select_option("fsdp")

@@ -17,8 +17,7 @@ const MOST_TIMES = 1000;
 
 /** The plan's hardware. @type {Moved} */
 const OF_PLAN = {
-  name: "multiple",
-  sweeps: true,
+  of: "",
   title: "What if",
   now: () => multiples(state.scenario, state.catalog),
   set: setMultiple,
@@ -27,17 +26,23 @@ const OF_PLAN = {
 };
 
 /**
- * What is moved: `name` begins the ids, `has` says whether a part is there, `sweeps` whether it has a sweep.
- * @typedef {{name: string, sweeps: boolean, title: string, now: () => Record<import("../../hardware.js").Part, number | null>,
+ * What is moved: `of` says of what, "" for the plan, whose parts have sweeps; `has` whether a part is there.
+ * @typedef {{of: string, title: string, now: () => Record<import("../../hardware.js").Part, number | null>,
  *   set: (part: import("../../hardware.js").Part, times: number) => void,
  *   has: (part: import("../../hardware.js").Part, times: number) => boolean}} Moved
  * @param {Moved} [moved]
  */
-export function createHardwareSliders({ name, sweeps, title, now: current, set, has } = OF_PLAN) {
+export function createHardwareSliders({ of, title, now: current, set, has } = OF_PLAN) {
   const rows = PARTS.map(([part, label]) => {
-    const id = `${name}-${part}`;
-    const exact = h("input", { type: "number", min: 0.001, step: "any", "aria-label": `${label}, exact multiple` });
-    const range = h("input", { type: "range", id, min: -MOST, max: MOST, step: STEP, value: 0 });
+    const id = `${of ? "own-" : ""}multiple-${part}`;
+    const spoken = of ? { "aria-label": `${of}: ${label}` } : {};
+    const exact = h("input", {
+      type: "number",
+      min: 0.001,
+      step: "any",
+      "aria-label": `${of && `${of}: `}${label}, exact multiple`,
+    });
+    const range = h("input", { type: "range", id, min: -MOST, max: MOST, step: STEP, value: 0, ...spoken });
     const say = (/** @type {number} */ times) => {
       exact.value = String(Number(times.toPrecision(3)));
       range.setAttribute("aria-valuetext", `${label} ${timesWords(times)}`);
@@ -64,11 +69,15 @@ export function createHardwareSliders({ name, sweeps, title, now: current, set, 
     const swept = createSweepButton(hardwarePath(part), label);
     const element = h(
       "div",
-      { class: "multiple", "data-part": sweeps && hardwarePath(part) },
-      h("label", { for: id, text: label, title: `${label} as a multiple of the catalogue's; double-click: × 1.` }),
+      { class: "multiple", "data-part": !of && hardwarePath(part) },
+      h(of ? "span" : "label", {
+        for: of ? null : id,
+        text: label,
+        title: `${label} as a multiple of the catalogue's; double-click: × 1.`,
+      }),
       h("div", { class: "track" }, h("i"), range),
       h("span", { class: "times" }, "×", exact),
-      sweeps && swept.element,
+      !of && swept.element,
     );
     return { part, range, exact, say, swept, element };
   });
@@ -76,7 +85,7 @@ export function createHardwareSliders({ name, sweeps, title, now: current, set, 
   const changed = h("span", { class: "chosen" });
   const element = h(
     "details",
-    { class: "unfold multiples" },
+    { class: of ? "unfold own-multiples" : "unfold multiples" },
     h("summary", {}, h("b", { text: title }), changed),
     rows.map((row) => row.element),
     refused,
@@ -97,7 +106,7 @@ export function createHardwareSliders({ name, sweeps, title, now: current, set, 
       changed,
       moved.length
         ? moved.map(([part, label]) => `${label} ${timesWords(now[part] ?? 1)}`).join(", ")
-        : PARTS.filter((_, at) => sweeps || !rows[at].element.hidden)
+        : PARTS.filter((_, at) => !of || !rows[at].element.hidden)
             .map(([, label]) => label)
             .join(", "),
     );

@@ -123,8 +123,7 @@ function createWhatIf() {
   const times = { flops: 1, memory: 1, link: 1, network: 1 };
   let hasLink = false;
   const multiples = createHardwareSliders({
-    name: "own-multiple",
-    sweeps: false,
+    of: "its own ops",
     title: "Hardware",
     now: () => times,
     set: (part, value) => {

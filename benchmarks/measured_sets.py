@@ -12,9 +12,10 @@ from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import GATHERED
 from estimator.estimate.estimate import estimate
-from estimator.scenario.breakdown import WORK_PHASES
+from estimator.estimate.residual import memory_kind_of
+from estimator.scenario.breakdown import WORK_PHASES, MemoryKind
 from estimator.scenario.catalog import chip
-from estimator.scenario.measurement import scenario_run, step_time_s
+from estimator.scenario.measurement import Measurement, scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
 from estimator.validation.predicted_rows import predicted_table
@@ -86,6 +87,7 @@ class Scored:
     memory_low: float | None = None
     memory_high: float | None = None
     memory_bytes: float = 0.0
+    memory_kind: str = ""
     open_memory_frac: tuple[float, float] = (1.0, 1.0)
     source: str = ""
     step: str = ""
@@ -226,6 +228,7 @@ def _of_row(row: Predicted) -> Scored:
         memory_low=row.peak_low_bytes / row.peak_bytes,
         memory_high=row.peak_high_bytes / row.peak_bytes,
         memory_bytes=row.peak_bytes,
+        memory_kind=row.memory_kind,
         open_memory_frac=row.open_memory_frac,
         source=row.source,
         naive=row.naive_error_pct,
@@ -236,6 +239,26 @@ def _of_row(row: Predicted) -> Scored:
 def source_of(name: str) -> str:
     """Where a set's steps are from: sets whose names begin alike are one."""
     return name.partition(",")[0]
+
+
+MENDED_SINCE = ("zero1-2", "zero2-batches-2", "pp-1f1b-2", "pp-interleaved-2")
+"""Steps of the first series on two GPUs whose program the runners have mended since: whole parameters were there twice
+under ZeRO-1 and 2, and a pipeline's last stage kept all logits until the next step. Their peaks are of no program that
+can be run; ``again`` has them as it is now."""
+FIRST_SERIES = (REFERENCE / "h200_plans" / "2", REFERENCE / "h200_host" / "2")
+
+
+def measured_peak_bytes(path: Path, measured: Measurement, workspace_bytes: float) -> float:
+    """The fullest rank's peak; 0 where none was measured, or of another program than the runners have.
+
+    What the steps before had left was taken off it. Workspaces of libraries were among that, which a step that finds
+    them there needs as well.
+    """
+    if path.stem in MENDED_SINCE and path.parent in FIRST_SERIES:
+        return 0.0
+    peaks = measured.samples.get("peak_bytes_by_rank") or [measured.memory.peak_bytes or 0.0]
+    left = measured.samples.get("left_bytes_by_rank") or [0.0] * len(peaks)
+    return max((peak + min(one, workspace_bytes) for peak, one in zip(peaks, left, strict=True) if peak), default=0.0)
 
 
 def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
@@ -249,8 +272,7 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)
-    peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
-    peak_bytes = max(peaks, default=measured.memory.peak_bytes)
+    peak_bytes = measured_peak_bytes(path, measured, one.memory.by_kind[MemoryKind.FRAMEWORK])
     return Scored(
         hardware=scenario.cluster.chip.name,
         model=str(measured.scenario["model"].get("name", "")),
@@ -264,6 +286,7 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         memory_low=one.memory.interval_bytes[0] / one.memory.peak_bytes,
         memory_high=one.memory.interval_bytes[1] / one.memory.peak_bytes,
         memory_bytes=one.memory.peak_bytes,
+        memory_kind=memory_kind_of(scenario),
         step=path.stem,
         precision=scenario.training.precision,
         plan=spread_by(scenario),
@@ -292,7 +315,12 @@ def _of_table(path: Path) -> list[Scored]:
     place = TableDevice(chip="h200-sxm", ranks=max(1, measured.world_size))
 
     def error(row: Any, columns: dict[str, float], name: str) -> float | None:
-        return 100 * (columns[name] / row[name] - 1) if name in columns else None
+        if name not in columns:
+            return None
+        left = row.get("left_over_bytes") or 0.0
+        # What earlier rows had left, as CUDA graphs' own memory, was held beside what this one needed.
+        others = max(left - place.efficiencies.workspace_bytes, 0.0) if name == "peak_bytes" else 0.0
+        return 100 * (columns[name] / (row[name] - others) - 1)
 
     of = SCENARIOS.get(measured.origin.format)
 
@@ -327,6 +355,7 @@ def _of_table(path: Path) -> list[Scored]:
             "memory_low": one.memory.interval_bytes[0] / one.memory.peak_bytes,
             "memory_high": one.memory.interval_bytes[1] / one.memory.peak_bytes,
             "memory_bytes": one.memory.peak_bytes,
+            "memory_kind": memory_kind_of(scenario),
         }
 
     return [

@@ -20,9 +20,10 @@ from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, s
 from estimator.calibration.points import Point
 from estimator.cost.efficiency import efficiencies, tiles
 from estimator.operations.op import gemm
-from estimator.operations.torch_kernels import LAYER_NORM_ROWS, norm_rows
+from estimator.operations.torch_kernels import LAYER_NORM_ROWS, WARP_ROW, norm_rows
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
+from estimator.scenario.units import counted
 from estimator.validation.spellings import chip_of
 
 LEAST_S = 1e-4
@@ -35,8 +36,11 @@ TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.85), (64, 64, 0.7), (64,
 START_FRAC = 0.8
 TURNS = 4
 """Rate and tiles are fitted in turns, until no tile moves."""
-ROW = (256, 8192)
-"""Lengths of the rows of a softmax that attention has."""
+ROW = (WARP_ROW + 1, 8192)
+"""Lengths of the rows of a softmax that attention has and a block goes over more than once."""
+WHOLE_ROW = 4
+"""Elements that a block fetches at once, of rows that are multiples of them. Others run in a kernel of their own, 0.65
+to 0.75 as fast: few of the right kind say more than many of those."""
 
 
 def main() -> int:
@@ -77,16 +81,26 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
             entry("memory_frac", memory[0], memory[1:3], "of memory bandwidth", f"{source}: {memory[3]} kernels")
         )
         for name, kind in (("norm_frac", "ln"), ("softmax_frac", "softmax")):
-            found = rate(chip, rows, kind, accesses=lambda op: 2, besides=rows_s if kind == "ln" else None)
+            found = rate(chip, rows, kind, accesses=lambda op: 2, besides=rows_s if kind == "ln" else None,
+                         fewest=1 if kind == "softmax" else FEWEST)  # fmt: skip
             if found:
                 each = [min(share / memory[0], 1.0) for share in found[:3]]
-                lines.append(entry(name, each[0], each[1:3], "of the rate of element-wise kernels",
-                                   f"{source}: {found[3]} kernels"))  # fmt: skip
+                if found[3] < FEWEST:
+                    each = as_wide_as_the_family(name, each[0], chip)
+                unit = efficiencies(BASES.get(chip.name, "default")).ranges[name].unit
+                lines.append(entry(name, each[0], each[1:3], unit, f"{source}: {counted(found[3], 'kernel')}"))
     lines += ["", "[tables.gemm_vector_tiles]"]
     for name, column in zip(("rows", "columns", "rate"), zip(*table_of_tiles, strict=True), strict=True):
         lines.append(f"{name} = [{', '.join(f'{one:.3g}' for one in column)}]")
     lines.append(f'source = "{source}: {count} products"')
     return "\n".join(lines) + "\n"
+
+
+def as_wide_as_the_family(name: str, value: float, chip: Chip) -> list[float]:
+    """A value that few kernels give, and ends as far from it as the lower one of its family's range is."""
+    family = efficiencies(BASES.get(chip.name, "default")).ranges[name]
+    reach = family.low / family.value
+    return [value, value * reach, min(value / reach, 1.0)]
 
 
 UNARY = ("gelu", "relu", "tanh")
@@ -114,6 +128,7 @@ def rate(
     kind: str,
     accesses: Callable[[str], int],
     besides: Callable[[Chip, float, float], float] | None = None,
+    fewest: int = FEWEST,
 ) -> tuple[float, float, float, int] | None:
     """Share of the bandwidth that kernels of a class reach: median, the tenth part from below and above, how many.
 
@@ -126,18 +141,16 @@ def rate(
         columns = float(row["columns"])
         moved = accesses(row["op"]) * 4 * float(row["rows"]) * columns
         seconds = float(row["measured_s"])
-        if (
-            seconds < LEAST_S
-            or moved < CACHES * chip.l2_bytes
-            or (kind == "softmax" and not ROW[0] <= columns <= ROW[1])
-        ):
+        if seconds < LEAST_S or moved < CACHES * chip.l2_bytes:
+            continue
+        if kind == "softmax" and (not ROW[0] <= columns <= ROW[1] or columns % WHOLE_ROW):
             continue
         if besides:
             seconds -= besides(chip, float(row["rows"]), columns)
         shares.append(moved / max(seconds, 1e-30) / chip.memory_bytes_per_s)
     # More than the bandwidth is a cache's
     shares = [share for share in shares if share <= 1.0]
-    if len(shares) < FEWEST:
+    if len(shares) < fewest:
         return None
     low, middle, high = np.quantile(shares, (0.1, 0.5, 0.9))
     return float(middle), float(low), float(high), len(shares)

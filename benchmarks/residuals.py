@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measured_sets import Scored, source_of
 from estimator.estimate.residual import (
+    MEMORY_WORDS,
     STRUCTURE,
     UNMET,
     WORDS,
@@ -68,6 +69,9 @@ def written(by_set: Mapping[str, Sequence[Scored]]) -> str:
         f"spread = {found.memory.spread:.4f}",
         f"power = {found.memory.power:.2f}",
         f'source = "{found.memory.source}"',
+        "",
+        "[memory.words]",
+        *(f'"{word}" = {factor:.2f}' for word, factor in found.memory.words.items()),
         "",
         "[met]",
         f"chips = {json.dumps(sorted(found.met))}",
@@ -161,12 +165,12 @@ def _of_times(times: Mapping[str, Sequence[Scored]]) -> TimeResidual:
 def _of_peaks(peaks: Mapping[str, Sequence[Scored]]) -> MemoryResidual:
     found = [one for scored in peaks.values() for one in scored]
     if not found:
-        return MemoryResidual(spread=0.1, power=0.0, source="")
+        return MemoryResidual(spread=0.1, power=0.0, words={}, source="")
     law = _best(
         errors=np.array([max(off_memory(one)) for one in found]),
         up=np.zeros(len(found), dtype=bool),
         base=np.array([1e9 / one.memory_bytes for one in found]),
-        words=np.zeros((len(found), 0), dtype=bool),
+        words=np.array([[one.memory_kind == word for word in MEMORY_WORDS] for one in found]),
         weights=_weights(peaks),
         powers=POWERS_OF_SIZE,
         skews=np.zeros(1),
@@ -174,6 +178,7 @@ def _of_peaks(peaks: Mapping[str, Sequence[Scored]]) -> MemoryResidual:
     return MemoryResidual(
         spread=math.exp(law.spread),
         power=law.power,
+        words={word: math.exp(one) for word, one in zip(MEMORY_WORDS, law.factors, strict=True)},
         source=f"{len(found)} peaks of {', '.join(sorted(peaks))}",
     )
 
@@ -248,7 +253,7 @@ def off_memory(one: Scored) -> tuple[float, float]:
 
     Beyond what the row leaves open, and without what an allocator's share adds to the ends.
     """
-    ratio, own = -math.log(1 + (one.memory or 0.0) / 100), peak_width(one.memory_bytes)
+    ratio, own = -math.log(1 + (one.memory or 0.0) / 100), peak_width(one.memory_bytes, one.memory_kind)
     smallest, largest = (abs(math.log(frac)) for frac in one.open_memory_frac)
     low, high = abs(math.log(one.memory_low or 1.0)) - smallest, abs(math.log(one.memory_high or 1.0)) - largest
     return less(max(-ratio - smallest, 0.0), less(low, own)), less(max(ratio - largest, 0.0), less(high, own))
@@ -284,7 +289,7 @@ def _held(one: Scored, known: Residuals, *, unmet: bool) -> Held:
         kind, (low, high), (below, above) = words_of(one, unmet=unmet), admitted(one), off(one)
         time = below <= width(low, kind, known.time, up=False) and above <= width(high, kind, known.time, up=True)
     if held(one):
-        memory = max(off_memory(one)) <= peak_width(one.memory_bytes, known.memory)
+        memory = max(off_memory(one)) <= peak_width(one.memory_bytes, one.memory_kind, known.memory)
     return Held(time=time, memory=memory)
 
 

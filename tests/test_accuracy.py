@@ -12,9 +12,10 @@ import pytest
 from benchmarks.ablations import TERMS, ablated, held_out_constants, predicted_s
 from benchmarks.accuracy import DOCS, FIGURES, README, figures, readme_table, within, worsened
 from benchmarks.causes import causes
-from benchmarks.measured_sets import BUNDLED, Scored, cases, read, sets
+from benchmarks.measured_sets import BUNDLED, REFERENCE, Scored, cases, measured_peak_bytes, read, sets
 from benchmarks.residuals import by_chance, by_source, fitted, held_out
-from estimator.estimate.residual import STRUCTURE, UNMET, residuals, width
+from estimator.estimate.residual import STRUCTURE, UNMET, UNRUN, peak_width, residuals, width
+from runners.job import read_measurement
 
 
 def one(time: float | None, memory: float | None = None, *, covered: bool = True, kind: str = "one device") -> Scored:
@@ -105,6 +106,43 @@ def test_an_end_is_not_drawn_in_by_a_source_that_errs_to_one_side_alone():
     known = fitted(by_source(by_set)).time
     low, high = (width(STRUCTURE, "sharded", known, up=up) for up in (False, True))
     assert 0.05 < low <= high < 2.5 * low
+
+
+def test_peaks_of_frameworks_that_are_not_run_widen_no_interval_of_those_that_are():
+    rng = np.random.default_rng(5)
+
+    def peaks(spread: float, kind: str) -> list[Scored]:
+        far = peak_width(1e9, kind)
+        ends = {"memory_low": math.exp(-far), "memory_high": math.exp(far), "memory_bytes": 1e9, "memory_kind": kind}
+        return [replace(one(None, 100 * math.expm1(error)), **ends) for error in rng.normal(0.0, spread, 60)]
+
+    by_set = {f"{number}": peaks(0.003, "") for number in range(4)}
+    by_set |= {f"other {number}": peaks(0.02, UNRUN) for number in range(4)}
+    for names in ([f"{number}" for number in range(4)], [f"other {number}" for number in range(4)]):
+        held = [held.memory for name in names for held in held_out(by_set)[name]]
+        assert 0.72 < sum(map(bool, held)) / len(held) < 0.88
+    assert 4 < fitted(by_source(by_set)).memory.words[UNRUN] < 9
+
+
+def test_a_measured_peak_has_the_workspaces_that_steps_before_had_left_and_is_of_a_program_that_runs_now():
+    again, first = (REFERENCE / "h200_plans" / name / "fsdp-small-2.json" for name in ("again/2", "2"))
+    other_host = REFERENCE / "h200_host" / "2" / "fsdp-small-2.json"
+    peaks = [measured_peak_bytes(path, read_measurement(path), 2 * 2**25) for path in (first, other_host)]
+    assert peaks[1] == read_measurement(other_host).memory.peak_bytes + 2**26
+    assert peaks[0] == pytest.approx(peaks[1], abs=512), "the first series had not run another step before"
+    assert measured_peak_bytes(again, read_measurement(again), 2**26) == pytest.approx(peaks[0], rel=1e-3)
+    left_more = REFERENCE / "h200_plans" / "2" / "tp-2.json"
+    measured = read_measurement(left_more)
+    assert measured_peak_bytes(left_more, measured, 2**26) == measured.memory.peak_bytes + 2**26
+    mended = [REFERENCE / folder / "zero1-2.json" for folder in ("h200_plans/2", "h200_plans/again/2")]
+    assert [measured_peak_bytes(path, read_measurement(path), 2**26) > 0 for path in mended] == [False, True]
+
+
+def test_what_earlier_rows_of_a_table_had_left_is_no_part_of_a_rows_peak():
+    scored, _ = read([REFERENCE / "h200" / "step-modes.json"])
+    errors = [abs(one.memory) for one in scored if one.memory is not None]
+    assert len(errors) == 6
+    assert max(errors) < 0.1, "rows after CUDA graphs found 0.2 to 0.6 GB held"
 
 
 def test_rows_of_a_project_are_one_source_in_whatever_tables_they_stand():

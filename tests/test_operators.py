@@ -34,7 +34,23 @@ def rows() -> list[dict[str, str]]:
         for kind, op, accesses, share in (("elem", "add", 3, 0.8), ("ln", "ln", 2, 0.4), ("softmax", "softmax", 2, 0.6))
         for count in (30_000, 40_000, 60_000, 80_000)
     ]  # fmt: skip
-    return products + kernels
+    # Short rows are a warp's and odd ones another kernel's: neither is what long rows of attention take.
+    others = [
+        {"op_class": "softmax", "op": "softmax", "rows": "90000", "columns": str(columns),
+         "measured_s": str(2 * 4 * 90_000 * columns / (CHIP.memory_bytes_per_s * share))}
+        for columns, share in ((512, 0.8), (768, 0.8), (1024, 0.8), (2046, 0.3), (3333, 0.3))
+    ]  # fmt: skip
+    return products + kernels + others
+
+
+def test_one_softmax_of_long_rows_is_told_with_as_wide_a_range_as_its_family():
+    family = efficiencies(BASES["l4"]).ranges["softmax_frac"]
+    long = [row for row in rows() if row["op_class"] == "softmax" and row["columns"] == "2048"]
+    few = [row for row in rows() if row not in long[1:]]
+    found = tomllib.loads(calibration("a chip", CHIP, few, "a table"))["ranges"]["softmax_frac"]
+    assert found["value"] == pytest.approx(0.75)
+    assert found["low"] / found["value"] == pytest.approx(family.low / family.value, rel=0.01)
+    assert found["source"].endswith("1 kernel")
 
 
 def test_the_constants_behind_a_table_are_found_again():

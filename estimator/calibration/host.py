@@ -13,6 +13,7 @@ from typing import Any
 
 from estimator.calibration.fit import Fitted
 from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.host import slowest_of
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
 
@@ -23,8 +24,7 @@ SPREAD_FRAC = 0.25
 
 COLD_FACTOR = 2.5
 """In a step, whose other parts drive it out of the caches, a runtime's Python takes up to so many times what it takes
-in a loop (FSDP2 and tensor parallel steps of small layers on two H200 hosts: 1.3 to 2.4). DTensor's has a factor of
-its own, host_dtensor_cold_factor."""
+in a loop (FSDP2 steps of small layers on two H200 hosts: 1.3 to 2.4). What DTensor takes is read off whole models."""
 
 TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
 """Ops that the small model of four blocks in fp32 dispatches, for probes made before they were counted."""
@@ -43,6 +43,9 @@ RUNTIMES = {
 
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
+
+MODEL_FACTOR = 1.25
+"""By what DTensor takes longer for a product of a model than of linears alone (geometric mean of 23 hosts' probes)."""
 
 BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s",
         "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s", "host_graph_backward_s")  # fmt: skip
@@ -96,7 +99,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
     missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
-    for name, values in per_runtime_s(runtimes).items():
+    for name, values in per_runtime_s(runtimes, e).items():
         keep(name, values, RUNTIMES[name])
     if launches:
         slower = statistics.median(launches) / e.host_launch_s
@@ -129,13 +132,14 @@ def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return [one for one in forward if one > 0], [one for one in backward if one > 0]
 
 
-def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
+def per_runtime_s(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[float]]:
     """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
 
     Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
     have little around them, what they add. The mean of their visits, as steps meet a shared host at either of its
     speeds too; of one visit its fastest sample, as others only add. Whole models, whose steps run everything in turn,
-    go before blocks that repeat one pass.
+    go before blocks that repeat one pass, and models that ranks ran together, less what the slowest of them takes
+    longer (``slowest_of``), before those of one process, which exchanges nothing.
     """
     found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
     table: dict[tuple[str, str, int, int], list[Row]] = {}
@@ -146,6 +150,9 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
 
     def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
         visits = table[op, direction, layers, tensors]
+        together = [row for row in visits if row.get("ranks", 1) > 1]
+        if together:
+            return statistics.fmean(row["median_s"] / float(slowest_of(row["ranks"], e)) for row in together)
         return statistics.fmean(row["median_s"] for row in visits) if len(visits) > 1 else float(visits[0]["minimum_s"])
 
     models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
@@ -182,7 +189,7 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
                 found["host_fsdp_forward_s"].append(forward / layers)
                 found["host_fsdp_backward_s"].append((both - forward) / layers)
             elif name == "dtensor" and not models:
-                found["host_dtensor_s"].append(both / 2 / tensors)
+                found["host_dtensor_s"].append(MODEL_FACTOR * both / 2 / tensors)
             if not models:
                 found["host_sharded_tensor_s"].append(update / tensors)
     for op, direction, layers, tensors in table:

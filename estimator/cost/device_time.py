@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import new_products_s
 from estimator.cost.price import Priced, price, waited_bytes
 from estimator.operations.op import Op
 from estimator.scenario.arrays import maximum
@@ -39,6 +40,9 @@ class Work:
 
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
     those of them that backward runs once more. ``norm_launches``: kernels of norms among the launches, by phase.
+    ``views``: ops of the host that launch nothing, by direction; ``new_s``: what the host takes longer in a pass for
+    products whose rows a router chose. ``expert_calls``, ``expert_s``: what of forward's launches and views, and of its
+    seconds, experts are, for whose rows the host may have to wait.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -47,6 +51,10 @@ class Work:
     norm_launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
     products_again: Number = 0.0
+    views: Mapping[str, Number] = field(default_factory=dict)
+    new_s: Mapping[str, Number] = field(default_factory=dict)
+    expert_calls: Number = 0.0
+    expert_s: Number = 0.0
 
 
 def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
@@ -57,6 +65,10 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     products: Number = 0.0
     again: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    views: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
+    new: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    expert_calls: Number = 0.0
+    expert_s: Number = 0.0
     for one in priced:
         op = one.op
         direction = _direction(op)
@@ -68,9 +80,17 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         if component == KERNELS and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
         seconds[direction][component] += one.seconds * op.count
-        launches["recomputed" if op.recomputed else direction] += op.launches * op.count
+        launched = "recomputed" if op.recomputed else direction
+        launches[launched] += op.launches * op.count
+        views[launched] += op.views * op.count
+        if not isinstance(op.alike, float) or op.alike:
+            rows = op.k if op.weight else op.m
+            new[op.phase] += new_products_s(op.launches * op.count, op.alike, rows, e)
+        if direction == "forward" and op.name.startswith("expert "):
+            expert_calls += (op.launches + op.views) * op.count
+            expert_s += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again)  # fmt: skip
+                products_again=again, views=views, new_s=new, expert_calls=expert_calls, expert_s=expert_s)  # fmt: skip
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:

@@ -133,7 +133,6 @@ class Efficiencies:
     host_fsdp_forward_s: float
     host_fsdp_backward_s: float
     host_dtensor_s: float
-    host_dtensor_cold_factor: float
     host_dtensor_op_s: float
     host_dtensor_value_s: float
     host_graph_forward_s: float
@@ -293,7 +292,6 @@ def ideal(e: Efficiencies) -> Efficiencies:
     changed |= {
         "contention_frac": 0.0,
         "contention_megatron_frac": 0.0,
-        "host_dtensor_cold_factor": 1.0,
         "host_spread": 0.0,
         "chip_spread": 0.0,
         "whole_node_factor": 1.0,

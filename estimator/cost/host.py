@@ -34,6 +34,23 @@ def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
     return e.host_forward_s if forward else e.host_backward_s
 
 
+def plain_eager(training: Training) -> bool:
+    """Whether Python goes through every op by itself: no compiler, and no framework's own layers."""
+    return training.traits.host == "eager" and not training.compile
+
+
+def launching_s(training: Training, phase: str, launches: Number, views: Number, e: Efficiencies) -> Number:
+    """Host time of so many kernels and of ``views``, ops that launch nothing, in a pass.
+
+    Plain PyTorch goes through both alike: what a kernel takes stands for those that a Llama's has around it.
+    """
+    each = launch_s(training, phase, e)
+    if not plain_eager(training):
+        return launches * each
+    ops = e.host_forward_dispatches_per_kernel if phase == "forward" else e.host_backward_dispatches_per_kernel
+    return (launches + views) * (each / ops)
+
+
 def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Number:
     """Time of a step in which the device waits whatever its length: between steps, and for a host without a lead.
 
@@ -41,8 +58,7 @@ def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Num
     """
     if training.traits.lower_bound:
         return 0.0
-    eager = training.traits.host == "eager" and not training.compile
-    return e.host_step_s + (maximum(0.0, e.host_start_s - waits_s) if eager else 0.0)
+    return e.host_step_s + (maximum(0.0, e.host_start_s - waits_s) if plain_eager(training) else 0.0)
 
 
 def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
@@ -50,14 +66,9 @@ def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) ->
     return 0.0 if training.traits.lower_bound else e.host_collective_s * largest_of(ranks)
 
 
-DTENSOR_NORM_KERNELS = 3.0
-"""Kernels of a norm for which DTensor takes as long as for a split product, each way: a kernel is two dispatched ops
-(``host_forward_dispatches_per_kernel``), a product DTENSOR_DISPATCHES of them, and probes dispatch 3 more a product."""
-
-
-def dtensor_product_s(e: Efficiencies) -> float:
-    """Host time of DTensor's Python for one product of a pass, s: cold in a step, warm in the loop of its probes."""
-    return e.host_dtensor_s * e.host_dtensor_cold_factor
+DTENSOR_NORM_KERNELS = 5.6
+"""Kernels of a norm for which DTensor takes as long as for a split product: small models with split norms took as much
+longer than without as 7.1 of their products, for the 40 kernels of a block's norms (probes of 23 hosts together)."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
@@ -65,7 +76,7 @@ def split_products_s(training: Training, ranks: Number, products: Number, e: Eff
 
     DTensor finds the layout of every operand and result in Python, around each product, forward and backward.
     """
-    return where(ranks > 1, products * dtensor_product_s(e), 0.0) if training.traits.dtensor else 0.0
+    return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
 
 
 DTENSOR_DISPATCHES = 6.5
@@ -82,7 +93,7 @@ def taken_apart_s(phase: str, ops: Number, e: Efficiencies, *, compiled: bool) -
         return 0.0 * ops
     if phase == Phase.OPTIMIZER:
         return ops * e.host_dtensor_op_s
-    return ops * dtensor_product_s(e) / DTENSOR_DISPATCHES
+    return ops * e.host_dtensor_s / DTENSOR_DISPATCHES
 
 
 def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:

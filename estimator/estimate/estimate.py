@@ -19,7 +19,14 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
-from estimator.estimate.residual import allocator_range, kind_of, memory_interval, out_of_memory_frac, widened
+from estimator.estimate.residual import (
+    allocator_range,
+    kind_of,
+    memory_interval,
+    memory_kind_of,
+    out_of_memory_frac,
+    widened,
+)
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -140,6 +147,7 @@ def estimate(
     fullest = max(stages, key=lambda stage: stage.peak_bytes)
     capacity = scenario.cluster.rank_chip.memory_bytes
     reserved = max(stage.reserved_bytes for stage in stages)
+    memory_kind = memory_kind_of(scenario)
     memory = Memory(
         peak_bytes=fullest.peak_bytes,
         reserved_bytes=reserved,
@@ -148,8 +156,10 @@ def estimate(
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
-        interval_bytes=memory_interval(fullest.peak_bytes),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, allocator_range(scenario, fullest.moment, e)),
+        interval_bytes=memory_interval(fullest.peak_bytes, memory_kind),
+        out_of_memory_frac=out_of_memory_frac(
+            reserved, capacity, memory_kind, allocator_range(scenario, fullest.moment, e)
+        ),
     )
 
     tokens = float(scenario.tokens)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import DTENSOR_NORM_KERNELS, dtensor_product_s, slowest_rank
+from estimator.cost.host import DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
@@ -241,7 +241,7 @@ def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: flo
     training, plan = scenario.training, scenario.plan
     if plan.tp == 1 or not training.traits.dtensor or not e.host_dtensor_s:
         return []
-    product_s = dtensor_product_s(e)
+    product_s = e.host_dtensor_s
     norms = f", and {seconds(product_s / DTENSOR_NORM_KERNELS)} a kernel of a norm" if plan.sequence_parallel else ""
     mean = " on the mean host" if slower > 1.0 else ""
     again = "" if plan.recompute == "none" else ", and once more where they are recomputed"

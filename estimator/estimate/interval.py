@@ -35,7 +35,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_library_backward_factor", "host_module_ops", "host_saved_ops", "host_gradient_kernels",
              "host_unrecorded_frac", "host_optimizer_s", "host_tensor_s",
              "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
-             "host_dtensor_cold_factor", "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s",
+             "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s",
              "host_graph_backward_s",
              "host_put_off_s", "host_new_product_s", "new_products_steps", "host_spread",
              "host_step_s", "host_start_s", "host_collective_s"),

@@ -24,6 +24,10 @@ WORDS = (COMPILED, EXPERTS, NEAR, BINDS, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
 ``UNMET``: no source has measured its chip, or one alone."""
+UNRUN = "framework not run"
+MEMORY_WORDS = (UNRUN,)
+"""What the width of a peak follows: whether the runners run its framework, whose tensors are then known one by one; of
+others what is kept is read off their code, and what others publish of their peaks leaves something open."""
 HOST_BINDS, HOST_NEAR = 1.0, 0.4
 """Host over device time of a micro-batch from which on the host binds, or may on another machine: hosts differ by two
 and more, and so does what a runtime costs them."""
@@ -56,10 +60,14 @@ class TimeResidual:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryResidual:
-    """Of peaks: half an interval's width, as a logarithm, at 1 GB, and the power of the size that it falls with."""
+    """Of peaks: half an interval's width, as a logarithm, at 1 GB, and the power of the size that it falls with.
+
+    ``words``: factors of ``MEMORY_WORDS``.
+    """
 
     spread: float
     power: float
+    words: Mapping[str, float]
     source: str
 
 
@@ -104,6 +112,11 @@ def kind_of(scenario: Scenario, host_share: float) -> str:
     return ", ".join(words + _unmet(scenario.cluster.chip.name))
 
 
+def memory_kind_of(scenario: Scenario) -> str:
+    """Name which of ``MEMORY_WORDS`` are true of a step; "" where none is."""
+    return "" if scenario.training.traits.measurable else UNRUN
+
+
 WAITS, WAITS_SOME = 0.1, 0.01
 """Share of a program's step that waits for the host where it binds, or may on another machine."""
 
@@ -135,15 +148,15 @@ def width(admitted: float, kind: str, known: TimeResidual, *, up: bool) -> float
     return float(known.spread * admitted**known.power * known.factor(kind) * skew)
 
 
-def peak_width(peak_bytes: float, known: MemoryResidual | None = None) -> float:
-    """How far either end of a peak's interval is from it, as a logarithm: spread / (peak / GB)^power."""
+def peak_width(peak_bytes: float, kind: str, known: MemoryResidual | None = None) -> float:
+    """How far either end of a peak's interval is from it, as a logarithm: words · spread / (peak / GB)^power."""
     known = known or residuals().memory
-    return float(known.spread * (max(peak_bytes, 1.0) / 1e9) ** -known.power)
+    return float(known.words.get(kind, 1.0) * known.spread * (max(peak_bytes, 1.0) / 1e9) ** -known.power)
 
 
-def memory_interval(peak_bytes: float) -> tuple[float, float]:
+def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
     """The 80 % interval of a peak."""
-    far = peak_width(peak_bytes)
+    far = peak_width(peak_bytes, kind)
     return peak_bytes * math.exp(-far), peak_bytes * math.exp(far)
 
 
@@ -152,29 +165,31 @@ def allocator_range(scenario: Scenario, moment: str, e: Efficiencies) -> Range |
     return e.ranges.get(allocator_share(moment, scores=keeps_scores(scenario.training)))
 
 
-def held_interval(reserved_bytes: float, allocator: Range | None) -> tuple[float, float]:
+def held_interval(reserved_bytes: float, kind: str, allocator: Range | None) -> tuple[float, float]:
     """The 80 % interval of what the allocator holds: that of the peak and of the allocator's share, in quadrature."""
-    low, high = _held_logs(reserved_bytes, allocator)
+    low, high = _held_logs(reserved_bytes, kind, allocator)
     return reserved_bytes * math.exp(low), reserved_bytes * math.exp(high)
 
 
-def _held_logs(reserved_bytes: float, allocator: Range | None) -> tuple[float, float]:
+def _held_logs(reserved_bytes: float, kind: str, allocator: Range | None) -> tuple[float, float]:
     """Logarithms of the ends of what is reserved, over what is predicted to be."""
-    far = peak_width(reserved_bytes)
+    far = peak_width(reserved_bytes, kind)
     if allocator is None:
         return -far, far
     below, above = math.log(allocator.value / allocator.low), math.log(allocator.high / allocator.value)
     return -math.hypot(far, below), math.hypot(far, above)
 
 
-def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float, allocator: Range | None = None) -> float:
+def out_of_memory_frac(
+    reserved_bytes: float, capacity_bytes: float, kind: str, allocator: Range | None = None
+) -> float:
     """Probability that a step needs more than there is: log-normal about what is reserved.
 
     Its tenths are those of peaks of its size, and of what the ``allocator`` holds beyond a peak, in quadrature.
     """
     if reserved_bytes <= 0:
         return 0.0
-    low, high = _held_logs(reserved_bytes, allocator)
+    low, high = _held_logs(reserved_bytes, kind, allocator)
     spread = (high - low) / (2 * SIGMAS)
     above = math.log(capacity_bytes / reserved_bytes) - (high + low) / 2
     if spread == 0:

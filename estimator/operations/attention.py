@@ -77,6 +77,12 @@ def visible_frac(d: RankSizes, window: int) -> Number:
     return reach - 0.5 * reach * reach
 
 
+FUSED_VIEWS = {"forward": 11.0, "backward": 14.0}
+"""Ops around fused attention that launch nothing: heads apart and turned, the causal mask's, and back."""
+EAGER_VIEWS = {"forward": 9.5, "backward": 6.25}
+"""The same for each of eager attention's products, two forward and four backward: expanded, turned, flattened."""
+
+
 def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     """Return forward and backward ops between the projections: fused attention, or eager with S² scores.
 
@@ -89,6 +95,11 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         elements = d.tokens * d.core_width
         ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
+    if d.training.attention in ("flash", "flash1") and d.training.traits.transposes_for_flash:
+        # Four tensors are read and written; of fp8 the projection keeps a narrower copy of its own.
+        copies = KernelCost(stream=8 * d.widths.compute, launches=4)
+        kept = replace(copies, saved=0.0 if d.widths.quantised else d.widths.compute)
+        ops += pair("layout copies", layer, d.tokens * d.core_width, kept, copies)
     alone = isinstance(d.cp, (int, float)) and d.cp == 1
     pieces = 0.0 if alone else where(d.cp > 1, 1.0, 0.0)
     if not alone and d.cp_kind != "ring" and d.training.attention != "eager" and not d.widths.quantised:
@@ -154,6 +165,7 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=False),
         bytes=moved + statistics * s.pieces,
         launches=pieces_,
+        views=FUSED_VIEWS["forward"] * pieces_,
         saved_bytes=s.elements * n.compute * share + statistics,
         precision=n.peak,
         efficiency=RATES[attention],
@@ -168,6 +180,7 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         bytes=2.5 * moved + statistics * s.pieces,
         # Δ, the gradients, and q's turned to 16 bits; where heads share keys, theirs are added up twice more.
         launches=(3.0 if d.model.kv == d.model.heads else 5.0) * pieces_,
+        views=FUSED_VIEWS["backward"] * pieces_,
         saved_bytes=0.0,
         padded=_padding(d, attention, backward=True),
         side_bytes=side_bytes(
@@ -216,7 +229,8 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
 
     def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
         return gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
-                    category=Category.ATTENTION, saved_bytes=saved, launches=s.pieces)  # fmt: skip
+                    category=Category.ATTENTION, saved_bytes=saved, launches=s.pieces,
+                    views=s.pieces * EAGER_VIEWS[phase])  # fmt: skip
 
     ops = [
         product("scores", "forward", keys, width, 2 * d.tokens * d.query_width * e),
@@ -335,8 +349,8 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     if model.qk_norm:
         norms = elementwise.rms_norm(d, n.compute, d.head_dim)
         forward, backward = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in norms)
-        ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches),
-                    replace(backward, launches=2 * backward.launches))  # fmt: skip
+        ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches, views=2.0),
+                    replace(backward, launches=2 * backward.launches, views=8.0))  # fmt: skip
     if model.position == "rope":
         turned = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in elementwise.rope(d))
         forward, backward = turned

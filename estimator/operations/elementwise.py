@@ -20,6 +20,7 @@ from estimator.operations.torch_kernels import (
     norm_reads,
     norm_rows,
     norm_walk,
+    softmax_again,
     softmax_reads,
     sum_rows,
 )
@@ -32,10 +33,11 @@ from estimator.scenario.units import Number
 class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward.
 
-    ``reduced``: what of ``stream`` kernels move that go over each row more than once; ``column``: that sum over rows;
+    ``reduced``: what of ``stream`` norms move, and softmax goes over again; ``column``: that sum over rows;
     ``rows``: rows that norms take, as ``norm_rows`` counts them; ``walked``: elements that ``walkers`` blocks walk for
     the gradient of a norm's weights; ``gelus``: what is computed, in GELUs; ``chained``: bytes per
-    element of each tensor that has just been written, and kernels that read one. ``then``: the name and cost of what
+    element of each tensor that has just been written, and kernels that read one; ``views``: ops that launch nothing.
+    ``then``: the name and cost of what
     runs behind in the same phase, where it is bound by something else.
     """
 
@@ -52,6 +54,7 @@ class KernelCost:
     chained: Chained = ()
     then: tuple[str, KernelCost] | None = None
     launches: float = 1.0
+    views: float = 0.0
     saved: float = 0.0
     flops: float = 0.0
 
@@ -107,6 +110,10 @@ def norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, Kern
     return rms_norm(d, bytes_in, width) if d.model.norm == "rms" else layer_norm(d, bytes_in, width)
 
 
+HALVES_VIEWS = 4.0
+"""Halves of q and k, as views."""
+
+
 def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Rotary positions of queries and keys: x·cos + rotate_half(x)·sin, two tensors."""
     e = d.widths.compute
@@ -116,13 +123,13 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.widths.autocast:
         # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32. Backward casts the
         # gradient of each product back.
-        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
+        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, views=HALVES_VIEWS, flops=3)
         # Behind norms of queries and keys, which turn them fp32 already, none is cast.
         cast: Chained = () if d.model.qk_norm else ((4, 2),)
         return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, chained=cast, launches=22, flops=3)
     # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for
     # each half, two sums.
-    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
+    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, views=HALVES_VIEWS, flops=3)
     return forward, KernelCost(stream=2 * e, strided=5.5, slow_bytes=13 * e, launches=18, flops=3)
 
 
@@ -198,11 +205,18 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax over rows of ``keys`` and dropout of the score matrix, per score."""
     n = d.widths
+    again, again_back = softmax_again(keys)
     # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
     cast = 0 if d.training.dropout and not d.model.clamped_scores else 2
     # Of 16 bits, under autocast as without.
     backward = KernelCost(
-        stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, chained=((4, 3), (2, 1)), launches=5, flops=6
+        stream=24 + 6 + 4,
+        reduced=4 * again_back,
+        strided=1,
+        slow_bytes=6,
+        chained=((4, 3), (2, 1)),
+        launches=5,
+        flops=6,
     )
     if d.fused:
         e = n.compute
@@ -212,14 +226,11 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
         )
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
-        forward = KernelCost(
-            stream=16, reduced=8, strided=1, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4
-        )
-        both = forward, KernelCost(stream=32, reduced=12, chained=((4, 3),), launches=3, flops=6)
+        forward = KernelCost(stream=16, strided=1, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4)
+        both = forward, KernelCost(stream=32, reduced=4 * again_back, chained=((4, 3),), launches=3, flops=6)
     elif n.autocast:
         forward = KernelCost(
             stream=4 + 8 + 6,
-            reduced=8,
             mixed=1,
             slow_bytes=6,
             chained=((4, 1), (2, 1)),
@@ -231,7 +242,6 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     else:
         forward = KernelCost(
             stream=4 + 8 + 6,
-            reduced=8,
             strided=2,
             slow_bytes=10,
             chained=((4, 1), (2, 1)),
@@ -242,8 +252,15 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
         both = forward, backward
     if not d.fused:
         whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS)
-        others = replace(whole, stream=whole.stream - 8, reduced=0, launches=whole.launches - 1, saved=0, flops=0)
-        own = KernelCost(stream=8, reduced=8, chained=((4, 1),), flops=whole.flops, saved=whole.saved, gelus=gelus)
+        others = replace(whole, stream=whole.stream - 8, launches=whole.launches - 1, saved=0, flops=0)
+        own = KernelCost(
+            stream=8,
+            reduced=4 * again,
+            chained=((4, 1),),
+            flops=whole.flops,
+            saved=whole.saved,
+            gelus=gelus,
+        )
         both = replace(own, then=("scale and mask", others)), both[1]
     if d.training.traits.softmax_keeps_input:
         both = replace(both[0], saved=both[0].saved + 4), both[1]
@@ -349,7 +366,7 @@ def pair(
     return [
         kernels(called, layer, phase, elements=elements, stream=cost.stream, reduced=cost.reduced, column=cost.column,
                 strided=cost.strided, mixed=cost.mixed, slow_bytes=cost.slow_bytes, rows=cost.rows, walked=cost.walked,
-                walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times,
+                walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times, views=cost.views * times,
                 chained=parted(cost.chained, times),
                 saved_bytes=cost.saved * elements, flops_per_element=cost.flops, category=category)
         for called, phase, cost in pieces

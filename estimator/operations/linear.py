@@ -6,12 +6,20 @@ from dataclasses import dataclass
 
 from estimator.operations.op import WHOLE, Op, gemm, kernels, parted
 from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.model import expert_layers
 from estimator.scenario.units import Number
 
 READ_AGAIN = {"fp4": (2.0, 3.0)}
 """How often a weight is read to be quantised, and an input or a gradient, where not once for copy and transpose. Of fp4
 all are read before for the largest of the whole tensor, and what is no weight again for the transpose, which a Hadamard
 transform mixes (NVFP4Quantizer in transformer_engine/pytorch/csrc/quantizer.cpp; arXiv 2509.25149, section 4)."""
+
+
+PRODUCT_VIEWS, GRADIENT_VIEWS, LOOP_GRADIENT_VIEWS = 3.0, 3.5, 1.0
+"""Ops around a linear's product that launch nothing: weight turned, rows flattened and back; as many around each of its
+two gradients, with autograd's own. An expert of a loop multiplies rows that are flat (runners/model/experts.py)."""
+BIAS_VIEWS = 1.0
+"""The gradient of a bias in its shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,9 @@ def linear(
     each, count, m = outputs / projections, projections * steps, rows * gather
     precision = n.linear_peak if quantised else n.peak
     apart = experts and d.training.multiplies_apart
+    loop = experts and not d.groups_experts
+    forward_views, gradient_views = (0.0, LOOP_GRADIENT_VIEWS) if loop else (PRODUCT_VIEWS, GRADIENT_VIEWS)
+    alike = launches * expert_layers(d.model) * projections if loop else 0.0
     grouped = experts and d.training.multiplies_grouped
 
     def product(
@@ -87,8 +98,9 @@ def linear(
         weight: bool = False,
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
-                    output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
-                    weight=weight, apart=apart, grouped=grouped)  # fmt: skip
+                    output_bytes=result, count=count, saved_bytes=saved, launches=launches,
+                    views=launches * (forward_views if phase == "forward" else gradient_views), alike=alike,
+                    fetched=fetched, weight=weight, apart=apart, grouped=grouped)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     moved = beside or Beside(result_bytes=n.compute, gradient_bytes=n.compute)
@@ -108,7 +120,8 @@ def linear(
     if bias and not d.fused:
         ops.append(
             kernels(f"{name} bias gradient", layer, "backward", elements=batch * rows * outputs, stream=n.compute,
-                    column=n.compute, launches=projections * launches, flops_per_element=1, weight=True)
+                    column=n.compute, launches=projections * launches, views=BIAS_VIEWS * projections * launches,
+                    flops_per_element=1, weight=True)
         )  # fmt: skip
     if n.autocast or quantised:
         weight = batch * inputs * outputs / gather

@@ -41,7 +41,7 @@ class Op:
 
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels, of them
-    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention), ``column_bytes`` in kernels that
+    ``reduced_bytes`` in norms, or as what softmax goes over again (in attention), ``column_bytes`` in kernels that
     sum over rows (gradients of biases and of norms' weights); ``strided_elements`` pass through kernels limited by
     elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements`` through the slower ones whose operands
     differ in type; ``walked_elements`` are gone over by ``walkers`` blocks whose threads wait for one load before the
@@ -60,7 +60,8 @@ class Op:
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
-    stands for, of a loop that is lean.
+    stands for, of a loop that is lean. ``views``: ops around it that the host goes through and that launch nothing.
+    ``alike``: how many products of a step have its shape, whose rows a router chooses anew each time; else 0.
     """
 
     name: str
@@ -88,6 +89,8 @@ class Op:
     gelus: Number = 0.0
     chained: Chained = ()
     launches: Number = 1.0
+    views: Number = 0.0
+    alike: Number = 0.0
     saved_bytes: Number = 0.0
     precision: str = ""
     fetched: int = WHOLE
@@ -119,6 +122,8 @@ def gemm(
     count: Number = 1.0,
     saved_bytes: Number = 0.0,
     launches: Number = 1.0,
+    views: Number = 0.0,
+    alike: Number = 0.0,
     fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
@@ -144,6 +149,8 @@ def gemm(
         bytes=operands + batch * m * n * result,
         operand_bytes=operands,
         launches=launches,
+        views=views,
+        alike=alike,
         saved_bytes=saved_bytes,
         precision=precision,
         fetched=fetched,
@@ -172,6 +179,7 @@ def kernels(
     gelus: Number = 0.0,
     chained: Chained = (),
     launches: Number = 1.0,
+    views: Number = 0.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
     flops_per_element: float = 0.0,
@@ -206,6 +214,7 @@ def kernels(
         gelus=gelus * elements,
         chained=tuple((size * elements, readers) for size, readers in chained),
         launches=launches,
+        views=views,
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,

@@ -102,6 +102,20 @@ def softmax_reads(row_bytes: Number) -> tuple[Number, Number]:
     return where(row_bytes <= SHORT_ROW_BYTES, 1.0, 1.0 + longer), where(row_bytes <= PERSISTENT_ROW_BYTES, 2.0, 3.0)
 
 
+WARP_ROW, BLOCK_AGAIN, BLOCK_GRADIENT_AGAIN = 1024, 2.0, 1.0
+"""Elements of the longest row of softmax that a warp holds in its registers, and how often a block goes over a longer
+one again: its threads meet for its maximum and for its sum, in backward for a sum alone
+(aten/src/ATen/native/cuda/SoftMax.cu of torch 2.4, of which ``softmax_frac`` is; 2.10 has warps for 2,048 forward).
+Alone on MI250 and fp32 rows of 512 and 1024 reach 1.05 of the rate of element-wise kernels, those of 2048 0.48; on V100
+0.98 and 0.79, on P100 0.96 and 0.60 (sitar-lab/NeuSight, operators)."""
+
+
+def softmax_again(length: Number) -> tuple[Number, Number]:
+    """How often softmax and its gradient go over a row of so many elements again."""
+    block = where(length <= WARP_ROW, 0.0, 1.0)
+    return block * BLOCK_AGAIN, block * BLOCK_GRADIENT_AGAIN
+
+
 SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (10_240, 2.5), (math.inf, 1.2))
 """GELUs for each element of softmax, by the longest row: of a warp, of a warp with twice the registers, of a block that
 holds the row in registers, of one that holds it in shared memory. H200, bf16 and fp32, 67 M elements (torch 2.11)."""

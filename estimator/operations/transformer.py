@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.operations import elementwise
 from estimator.operations.attention import attention_part
@@ -165,4 +165,10 @@ def head(d: RankSizes) -> list[Op]:
     fetched = fetched_at_once(d.model.vocab, n.compute)
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, fetched=fetched, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip
-    return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *elementwise.cross_entropy(d))
+    forward, backward = elementwise.cross_entropy(d)
+    views = replace(forward, views=LOSS_VIEWS["forward"]), replace(backward, views=LOSS_VIEWS["backward"])
+    return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *views)
+
+
+LOSS_VIEWS = {"forward": 8.0, "backward": 3.0}
+"""Ops around the loss that launch nothing: logits and targets flattened, what is told of it taken off the graph."""

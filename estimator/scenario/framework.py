@@ -14,16 +14,19 @@ class PublishedDefaults:
 
     ``recipes``: on recent chips its published recipes shard the optimizer (ZeRO-1), use sequence parallelism and
     overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
-    of a gradient bucket, and per data parallel rank. ``eager_attention_dropout``: dropout of runs on older chips, whose
-    attention kept the scores; None where attention was fused from the start. ``micro_batches_as_stages``: a pipeline
-    cuts a rank's sequences into as many micro-batches as it has stages.
+    of a gradient bucket, and per data parallel rank. ``dropout``: what it drops unless told otherwise, as runs on older
+    chips do whose attention kept the scores, and runs that list what they were told; its recipes drop nothing. None
+    where it drops nothing by itself. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as many
+    micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets instead
+    of AdamW.
     """
 
     recipes: bool = False
     exposes_ddp: bool = False
     bucket_parameters: tuple[int, int] | None = None
-    eager_attention_dropout: float | None = None
+    dropout: float | None = None
     micro_batches_as_stages: bool = False
+    optimizers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,9 @@ class Framework:
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
       reshard_after_forward as torchtitan leaves it there).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``transposes_for_flash``: FlashAttention takes sequences before tokens, all else tokens before sequences, so that
+      queries, keys, values and output are copied, and the projection keeps its copy beside attention's (Megatron-Core;
+      sbhd in transformer_engine/pytorch/attention/dot_product_attention/backends.py).
     - ``multiplies_apart``: what takes all experts at once multiplies them one after another (Transformer Engine's
       GroupedLinear: nvte_multi_tensor_gemm calls cuBLAS for each).
     - ``multiplies_grouped``: what takes all experts at once is torch's grouped product (torch._grouped_mm), not a
@@ -103,6 +109,7 @@ class Framework:
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
+    transposes_for_flash: bool = False
     multiplies_apart: bool = False
     multiplies_grouped: bool = False
     clamps_apart: bool = False
@@ -183,12 +190,20 @@ FRAMEWORKS = {
         fuses_projections=True,
         redoes_whole_blocks=True,
         weighs_inside_experts=True,
+        transposes_for_flash=True,
         multiplies_apart=True,
         clamps_apart=True,
         frees_between_stages=True,
         # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
+        # hidden_dropout and attention_dropout of megatron/core/transformer/transformer_config.py. Megatron-Bridge's
+        # recipes/moonlight (main_grads_dtype, exp_avg_dtype; all but those for adapters on two GPUs): its other recipes
+        # with moments of two bytes keep gradients of four, or are not those that its tables of speed are of.
         published=PublishedDefaults(
-            recipes=True, exposes_ddp=True, bucket_parameters=(40_000_000, 1_000_000), eager_attention_dropout=0.1
+            recipes=True,
+            exposes_ddp=True,
+            bucket_parameters=(40_000_000, 1_000_000),
+            dropout=0.1,
+            optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
         ),
     ),
     "xla": Framework(

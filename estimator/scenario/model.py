@@ -178,6 +178,11 @@ def block_kinds(model: Model) -> tuple[BlockKind, ...]:
     )
 
 
+def expert_layers(model: Model) -> int:
+    """How many blocks have experts."""
+    return sum(kind.layers for kind in block_kinds(model) if kind.experts)
+
+
 MOE_FIELDS = ("top_k", "expert_groups", "top_groups", "moe_ffn", "shared_experts", "dense_layers", "router_bias",
               "shared_expert_gate", "capacity_factor")  # fmt: skip
 LATENT_FIELDS = ("q_lora_rank", "qk_rope_head_dim", "v_head_dim")

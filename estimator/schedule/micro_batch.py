@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_norms_s, split_products_s
+from estimator.cost.host import (
+    blocking_collective_s,
+    launching_s,
+    phase_wait_s,
+    plain_eager,
+    split_norms_s,
+    split_products_s,
+)
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -22,7 +29,11 @@ Scale = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's."""
+    """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's.
+
+    ``reads``: how often in forward the host waits for what a router chose; ``read_host_s``, ``read_device_s``: what it
+    then takes to launch the experts, and the device to run them.
+    """
 
     forward_s: Number = 0.0
     input_s: Number = 0.0
@@ -37,6 +48,9 @@ class Part:
     split_s: Number = 0.0
     inline_forward_s: Number = 0.0
     inline_backward_s: Number = 0.0
+    reads: Number = 0.0
+    read_host_s: Number = 0.0
+    read_device_s: Number = 0.0
 
 
 NAMES = tuple(f.name for f in fields(Part))
@@ -50,8 +64,7 @@ def part_of(
     ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants.
     """
     (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
-    launches = work.launches
-    early, late = launch_s(training, "forward", e), launch_s(training, "backward", e)
+    launches, views = work.launches, work.views
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
@@ -67,15 +80,27 @@ def part_of(
             each = split_norms_s(training, ranks, launched, e)
             host[phase] += each
             norms_s = norms_s + each
+    if plain_eager(training):
+        for phase, new_s in work.new_s.items():
+            host[phase] += new_s
+    reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,
         input_s=towards_input,
         weight_s=weight,
         products_forward_s=forward_p,
         products_backward_s=input_p + weight_p,
-        host_forward_s=launches["forward"] * early + host["forward"] + split,
-        host_backward_s=launches["recomputed"] * early
-        + (launches["input"] + launches["weight"]) * late
+        host_forward_s=launching_s(training, "forward", launches["forward"], views.get("forward", 0.0), e)
+        + host["forward"]
+        + split,
+        host_backward_s=launching_s(training, "forward", launches["recomputed"], views.get("recomputed", 0.0), e)
+        + launching_s(
+            training,
+            "backward",
+            launches["input"] + launches["weight"],
+            views.get("input", 0.0) + views.get("weight", 0.0),
+            e,
+        )
         + host["backward"]
         + split
         + again,
@@ -83,15 +108,36 @@ def part_of(
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
         products=work.products,
         split_s=2.0 * split + again + norms_s,
+        reads=reads,
+        read_host_s=reads
+        * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),
+        read_device_s=reads * work.expert_s,
     )
+
+
+def _reads(work: Work, messages: Sequence[Message], training: Training) -> Number:
+    """Once where the host must know how many rows each expert gets: to loop over them, or to send them."""
+    if not plain_eager(training) or (isinstance(work.expert_calls, float) and not work.expert_calls):
+        return 0.0
+    if not training.groups_experts:
+        return 1.0
+    ranks: Number = 1.0
+    for message in messages:
+        if message.axis == "ep":
+            ranks = maximum(ranks, message.host)
+    return where(ranks > 1, 1.0, 0.0)
 
 
 def with_messages(part: Part, priced: Sequence[PricedMessage]) -> Part:
     """Put what shows of a part's messages in line with its compute."""
     inline: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    sent_s: Number = 0.0
     for one in priced:
         inline[one.message.phase] += one.exposed_s
-    return replace(part, inline_forward_s=inline["forward"], inline_backward_s=inline["backward"])
+        if one.message.axis == "ep" and one.message.phase == "forward":
+            sent_s += one.exposed_s
+    return replace(part, inline_forward_s=inline["forward"], inline_backward_s=inline["backward"],
+                   read_device_s=part.read_device_s + part.reads * sent_s)  # fmt: skip
 
 
 def total(parts: list[tuple[Part, Number]]) -> Part:
@@ -191,6 +237,9 @@ def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0, in_a_row
     gap_backward = part.launches_backward * e.kernel_gap_s
     backward_s = part.input_s + part.weight_s
     waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
+    # Where it waits for a router, the host has no lead: the device waits for the experts, whatever it did before.
+    waited = maximum(waited, part.read_host_s - part.read_device_s)
+    lead = lead / maximum(part.reads, 1.0)
     wait_forward = waited + gap_forward
     late = waited
     waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)

@@ -38,6 +38,17 @@ of torchtitan's compiled loss (2 April 2025)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
+DETERMINISTIC, HOPPER = re.compile(r"--deterministic-mode"), ("h100", "h200", "gh200", "h20")
+"""A switch of Megatron-LM, and chips on which cuDNN's attention goes with it and with dropout.
+
+Transformer Engine takes FlashAttention before Hopper (get_attention_backend in its dot_product_attention/utils.py), and
+on Blackwell where the step is deterministic, as cuDNN's then drops nothing there (nvte_get_fused_attn_backend)."""
+TOLD_DROPOUT = re.compile(r"--(?:attention|hidden)-dropout[= ](\d\.?\d*)")
+STATED_ARGUMENTS = re.compile(r"\bargs: ")
+"""Notes that list what a run was given beside its framework's defaults, its optimizer's precision among it."""
+OPTIMIZER_INSTANCES = re.compile(r"--num-distributed-optimizer-instances[= ]([1-9]\d*)")
+"""Copies of a sharded optimizer, which Megatron-LM keeps each on as many of the data parallel ranks
+(megatron/core/parallel_state.py)."""
 
 
 def plan_and_training(
@@ -96,6 +107,9 @@ def plan_and_training(
     }
     if cells.get("ddp_mode") in ("naive", "flat"):
         plan["ddp_mode"] = cells["ddp_mode"]
+    copies = OPTIMIZER_INSTANCES.search(cells.get("notes", ""))
+    if copies and sharding != "ddp" and dp * cp % int(copies[1]) == 0:
+        plan["shard_ranks"] = dp * cp // int(copies[1])
     if cp > 1:
         assumptions.append("cp_kind = ring (peer to peer)")
     if vp > 1 and pp > 1:
@@ -165,17 +179,30 @@ def _measured_before(cells: Mapping[str, str], month: str) -> bool:
     return measured is not None and measured[1] < month
 
 
-def _optimizer(cells: Mapping[str, str]) -> str:
-    """The row's optimizer, or the one that its notes name."""
+def states_optimizer(cells: Mapping[str, str]) -> bool:
+    """Whether a row says which optimizer ran: in its column, by name in its notes, or by what its run was told."""
+    notes = cells.get("notes", "")
+    return bool(cells.get("optimizer") or NOTED_OPTIMIZER.search(notes) or STATED_ARGUMENTS.search(notes))
+
+
+def _optimizer(cells: Mapping[str, str], software: Framework, assumptions: list[str]) -> str:
+    """The row's optimizer, or the one that its notes name, or that its framework's recipe for its model sets."""
     noted = NOTED_OPTIMIZER.search(cells.get("notes", ""))
-    return optimizer_of(cells.get("optimizer", "") or (noted[0] if noted else "")) or "adamw"
+    if stated := optimizer_of(cells.get("optimizer", "") or (noted[0] if noted else "")):
+        return stated
+    known = model_of(cells.get("model", ""))
+    usual = dict(software.published.optimizers).get(known.name if known else "")
+    if usual is None or states_optimizer(cells):
+        return "adamw"
+    assumptions.append(f"optimizer = {usual} ({software.label}'s recipe for this model)")
+    return usual
 
 
 def _training(
     cells: Mapping[str, str], chip: Chip, framework: str, whole: Any, assumptions: list[str]
 ) -> dict[str, Any]:
     software = software_of(framework)
-    eager_dropout = software.published.eager_attention_dropout
+    usual_dropout, notes = software.published.dropout, cells.get("notes", "")
     precision = precision_of(cells.get("precision", ""))
     if not precision:
         precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
@@ -184,17 +211,21 @@ def _training(
     if attention == "flash1":
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
-        notes = cells.get("notes", "")
-        old = eager_dropout is not None and (
+        old = usual_dropout is not None and (
             "transformer-impl=local" in notes
             or (chip.name.startswith(EAGER_DEFAULT_CHIPS) and "transformer_engine" not in notes)
         )
-        attention = "eager" if old else "sdpa"
+        flash = usual_dropout is not None and (
+            chip.name.startswith(EAGER_DEFAULT_CHIPS)
+            or (DETERMINISTIC.search(notes) and not chip.name.startswith(HOPPER))
+        )
+        attention = "eager" if old else "flash" if flash else "sdpa"
         assumptions.append(f"attention = {attention}")
-    stated = number(cells.get("dropout", ""))
+    told = TOLD_DROPOUT.search(notes)
+    stated = number(cells.get("dropout", "") or (told[1] if told else ""))
     dropout = stated or 0.0
-    if stated is None and attention == "eager" and eager_dropout is not None:
-        dropout = eager_dropout
+    if stated is None and usual_dropout is not None and (attention == "eager" or STATED_ARGUMENTS.search(notes)):
+        dropout = usual_dropout
         assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
     family, _ = family_of(cells.get("model", ""))
     if stated is None and family in DROPOUT and not software.published.recipes and not is_inference(cells):
@@ -209,7 +240,7 @@ def _training(
         "framework": framework,
         # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
-        "optimizer": _optimizer(cells),
+        "optimizer": _optimizer(cells, software, assumptions),
     }
 
 

@@ -15,7 +15,13 @@ from estimator.scenario.precision import PRECISION_AWARE
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
-from estimator.validation.csv_plan import known_experts, plan_and_training, software_of
+from estimator.validation.csv_plan import (
+    STATED_ARGUMENTS,
+    known_experts,
+    plan_and_training,
+    software_of,
+    states_optimizer,
+)
 from estimator.validation.measured import (
     MEGATRON_VOCAB,
     NOTHING_MEASURED,
@@ -35,10 +41,13 @@ from estimator.validation.spellings import (
     model_of,
     precision_of,
     says_yes,
+    told_blocks,
 )
 
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 ADAPTERS = re.compile(r"\bq?lora\b", re.I)
+UNEVEN_STAGES = re.compile(r"--decoder-(first|last)-pipeline-num-layers=|--account-for-\w+-in-pipeline-split=True")
+"""Arguments of Megatron-LM that give a pipeline's ends fewer layers, or count embedding and loss as layers."""
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
 
@@ -51,7 +60,8 @@ class CsvRow:
     ``batches``: the step with larger micro-batches, where a tuned table states none. ``alternatives``: what it may have
     been as well, where the row leaves open how a step was cut. ``thriftier``: what of micro-batch, recomputation and
     optimizer it may have been where it leaves them open, needing less memory one after the other, and in what words.
-    ``leaner``: the step with narrower moments and gradients, where its peak was measured and neither is stated.
+    ``other_moments``: the step with moments and gradients of another width, where its peak was measured and neither is
+    stated.
     """
 
     source_id: str
@@ -63,7 +73,7 @@ class CsvRow:
     batches: tuple[Scenario, ...] = ()
     alternatives: tuple[Scenario, ...] = ()
     thriftier: tuple[tuple[Scenario, str], ...] = ()
-    leaner: tuple[Scenario, ...] = ()
+    other_moments: tuple[Scenario, ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -106,7 +116,7 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
         batches=tuple(_batches(cells, scenario)) if scenario is not None else (),
         alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
         thriftier=tuple(_thriftier(cells, scenario)) if scenario is not None else (),
-        leaner=tuple(_leaner(cells, scenario)) if scenario is not None and measured.memory_bytes else (),
+        other_moments=tuple(_other_moments(cells, scenario)) if scenario is not None and measured.memory_bytes else (),
     )
 
 
@@ -133,17 +143,12 @@ def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[tuple[S
             yield replace(full, training=replace(full.training, optimizer=optimizer)), ASSUMED_THRIFT
 
 
-STATED_ARGUMENTS = re.compile(r"\bargs: ")
-"""Notes that list what a run was given beside its framework's defaults, its optimizer's precision among it."""
-
-
-def _leaner(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the step with moments and gradients of two bytes (Megatron's precision-aware optimizer, which its recipes
-    set for some models), where a row of such recipes states nothing of its optimizer."""
-    notes = cells.get("notes", "")
-    stated = cells.get("optimizer") or NOTED_OPTIMIZER.search(notes) or STATED_ARGUMENTS.search(notes)
-    if software_of(scenario.training.framework).published.recipes and not stated:
-        yield replace(scenario, training=replace(scenario.training, optimizer=PRECISION_AWARE))
+def _other_moments(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the step with moments and gradients of the other width, where a row of published recipes states nothing of
+    its optimizer: Megatron's precision-aware one, which its recipes set for some models, has two bytes."""
+    if software_of(scenario.training.framework).published.recipes and not states_optimizer(cells):
+        other = "adamw" if scenario.training.optimizer == PRECISION_AWARE else PRECISION_AWARE
+        yield replace(scenario, training=replace(scenario.training, optimizer=other))
 
 
 def _smaller(cells: Mapping[str, str], scenario: Scenario) -> list[Scenario]:
@@ -237,6 +242,8 @@ def _document(cells: Mapping[str, str], own: Mapping[str, Chip], assumptions: li
     if per_node not in (chips, chip.chips_per_node):
         assumptions.append(f"{per_node} chips of a node used, as {chips} are no multiple of {chip.chips_per_node}")
     plan, training = plan_and_training(cells, chip, assumptions)
+    if UNEVEN_STAGES.search(cells.get("notes", "")):
+        assumptions.append("layers are dealt out evenly to the stages, which is not what the run was told")
     return {
         "model": model_of_row(cells, assumptions),
         "cluster": {
@@ -269,6 +276,7 @@ def model_of_row(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, 
             assumptions.append(f"blocks as in {known.name or name}, at this depth and width")
         return {**encode(known), "layers": layers, "hidden": hidden, **_columns(cells), "name": name}
     family, blocks = family_of(name)
+    blocks = blocks | told_blocks(cells.get("notes", ""))
     assumptions.append(f"{family} blocks, {'tied' if blocks['tied_embedding'] else 'untied'} embedding")
     found: dict[str, Any] = {
         "name": name,
@@ -279,8 +287,11 @@ def model_of_row(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, 
         **_columns(cells),
     }
     if "ffn" not in found:
-        found["ffn"] = found.get("moe_ffn", 4 * hidden)
-        assumptions.append(f"d_ff = {found['ffn']}" + ("" if "moe_ffn" in found else " (4 · d_model)"))
+        usual, why = 4 * hidden, " (4 · d_model)"
+        if STATED_ARGUMENTS.search(cells.get("notes", "")) and found["gated_ffn"]:
+            usual, why = 8 * hidden // 3 // 64 * 64, " (8/3 · d_model in steps of 64, Megatron's default)"
+        found["ffn"] = found.get("moe_ffn", usual)
+        assumptions.append(f"d_ff = {found['ffn']}" + ("" if "moe_ffn" in found else why))
     if "vocab" not in found:
         found["vocab"] = MEGATRON_VOCAB
         assumptions.append(f"vocab = {MEGATRON_VOCAB}")

@@ -11,7 +11,7 @@ from statistics import mean, median
 from estimator.cost.efficiency import Calibrated, efficiencies_for, without_autograd
 from estimator.estimate.estimate import Estimate, Memory, estimate
 from estimator.estimate.report import MemoryOfStage
-from estimator.estimate.residual import allocator_range, held_interval, memory_interval
+from estimator.estimate.residual import allocator_range, held_interval, memory_interval, memory_kind_of
 from estimator.scenario.breakdown import WORK_PHASES
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -58,6 +58,7 @@ class Predicted:
     peak_high_bytes: float
     fits: bool
     kind: str
+    memory_kind: str
     open_frac: tuple[float, float]
     open_memory_frac: tuple[float, float]
     largest: str
@@ -260,16 +261,17 @@ def _predict(
     high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
     held = _held(found, measured)
     assert row.scenario is not None
+    memory_kind = memory_kind_of(row.scenario)
     if measured.memory_kind == "allocated":
         peak_bytes = held.peak_bytes
-        peak_interval = memory_interval(peak_bytes)
+        peak_interval = memory_interval(peak_bytes, memory_kind)
     else:
         beside = measured.context_bytes if measured.memory_kind == "device" else 0.0
         peak_bytes = held.reserved_bytes + beside
         allocator = allocator_range(row.scenario, held.moment, efficiencies_for(row.scenario.cluster.chip, calibration))
-        low_bytes, high_bytes = held_interval(held.reserved_bytes, allocator)
+        low_bytes, high_bytes = held_interval(held.reserved_bytes, memory_kind, allocator)
         peak_interval = low_bytes + beside, high_bytes + beside
-    unsaid += [other for one in row.leaner if (other := _possible(one, calibration)) is not None]
+    unsaid += [other for one in row.other_moments if (other := _possible(one, calibration)) is not None]
     sizes = [_held(other, measured).peak_bytes / held.peak_bytes for other in unsaid if other.memory.fits]
     # It was one of them: the interval reaches from the lower end of the smallest to the upper end of the largest.
     open_memory_frac = min([1.0, *sizes]), max([1.0, *sizes])
@@ -287,6 +289,7 @@ def _predict(
         peak_high_bytes=peak_interval[1] * open_memory_frac[1],
         fits=found.memory.fits,
         kind=found.kind,
+        memory_kind=memory_kind,
         open_memory_frac=open_memory_frac,
         open_frac=(min(known) / found.step_time_s, max(known) / found.step_time_s),
         largest=largest_of(found),

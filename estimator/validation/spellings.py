@@ -106,7 +106,22 @@ DROPOUT = {"BERT": 0.1}
 """Dropout that a family's configurations have where nothing else is said (hidden_dropout_prob and
 attention_probs_dropout_prob of google-bert's)."""
 
+TOLD_BLOCKS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--untie-embeddings-and-output-weights", {"tied_embedding": False}),
+    ("--disable-bias-linear", {"bias": False}),
+    ("--position-embedding-type=rope", {"position": "rope"}),
+    ("--swiglu", {"gated_ffn": True, "activation": "silu"}),
+    ("--normalization=RMSNorm", {"norm": "rms"}),
+)
+"""What arguments of Megatron-LM say of a model's blocks (megatron/training/arguments.py), where notes list them."""
+
 HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
+
+
+def told_blocks(notes: str) -> dict[str, Any]:
+    """Return what arguments that notes list say of a model's blocks; a switch that is told False says nothing."""
+    told = [words.removesuffix("=True") for words in notes.split()]
+    return {name: value for argument, said in TOLD_BLOCKS if argument in told for name, value in said.items()}
 
 
 def precision_of(text: str) -> str:

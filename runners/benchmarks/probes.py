@@ -136,7 +136,7 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     begin_s = time.perf_counter()
     time_calls(ranks, call, warmup=1, repeats=1)
     once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
-    calls = max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
+    calls = 1 if probe.meets else max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
     rests = ranks.cuda and probe.ladder in RESTING
     times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls, rest=rests)
     row = {**spread_columns(times), "calls_per_sample": calls}

@@ -30,6 +30,7 @@ class Probe:
 
     ``count`` gives more columns of the call, untimed; what the call holds is let go by its ``close``, if it has one.
     ``visits``: so often it is timed anew, minutes apart, as what is bound by a shared host changes within seconds.
+    ``meets``: the ranks wait for one another in a call, so that all must make equally many.
     """
 
     ladder: str
@@ -40,6 +41,7 @@ class Probe:
     precision: str = field(default="fp32")
     count: Callable[[Callable[[], object]], Columns] | None = None
     visits: int = 1
+    meets: bool = False
 
 
 class _Counter(TorchDispatchMode):

@@ -1,7 +1,9 @@
 """Probes of what a runtime adds on the host: FSDP2 and DTensor around small modules, and launching collectives.
 
-The exchanges go to a group of two ranks that sends nothing (torch's fake backend), so one process measures all that
-Python does for them; launching a collective of NCCL is probed apart, in a group of this process alone.
+Of one process, the exchanges go to a group of two ranks that sends nothing (torch's fake backend), so it measures all
+that Python does for them; launching a collective of NCCL is probed apart, in a group of this process alone. Of several,
+small transformers really exchange, so that launching and waiting for the later rank are in what they take; their rows
+say among how many ``ranks``.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ Made = Callable[[], object]
 def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
     """Blocks of a few linear layers, plain and under each runtime: forward, both passes, AdamW's step.
 
-    That goes over all tensors at once, and plain or of DTensors one by one as well.
+    That goes over all tensors at once, and plain or of DTensors one by one as well. Several ranks run models alone.
     """
     layers, visits = (SMALL_LAYERS, 1) if small else (LAYERS, VISITS)
-    for tensors in TENSORS[:1] if small else TENSORS:
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    for tensors in () if ranks > 1 else TENSORS[:1] if small else TENSORS:
         for name in _RUNTIMES:
             for direction in DIRECTIONS if name.startswith("fsdp") else (*DIRECTIONS, ONE_BY_ONE):
                 columns = {"op": name, "direction": direction, "layers": layers, "tensors": layers * tensors}
@@ -55,15 +58,18 @@ def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
     for name in _MODELS:
         for count in MODEL_LAYERS[:1] if small else MODEL_LAYERS:
             for direction in ("forward", "forward-backward", "step"):
+                meets = ranks > 1 and name != "plain"
+                columns = {"op": f"model {name}", "direction": direction, "layers": count}
                 yield Probe(
                     ladder="runtime",
-                    columns={"op": f"model {name}", "direction": direction, "layers": count},
+                    columns=columns | ({"ranks": ranks} if meets else {}),
                     build=_model(name, direction, count),
                     precision="bf16-amp",
                     count=counted_dispatches,
                     visits=visits,
+                    meets=meets,
                 )
-    for name in ("all-reduce", "all-gather", "reduce-scatter"):
+    for name in () if ranks > 1 else ("all-reduce", "all-gather", "reduce-scatter"):
         columns = {"op": f"launch {name}", "kernels": COLLECTIVE_CALLS}
         yield Probe(ladder="runtime", columns=columns, build=_collective(name))
 
@@ -246,17 +252,15 @@ class _Call:
 class _group(AbstractContextManager["_group"]):  # noqa: N801
     """A process group for one probe: of two ranks that exchanges nothing, or NCCL's of this process alone.
 
-    Raises Unsupported where this process has a group of its own already.
+    Where this process is one of several, theirs, which stays.
     """
 
     def __init__(self, wanted: bool, device: str, backend: str = "fake") -> None:
-        self.wanted, self.device, self.backend, self.left = wanted, device, backend, False
+        self.wanted, self.device, self.backend, self.left = wanted and not dist.is_initialized(), device, backend, False
 
     def __enter__(self) -> _group:
         if not self.wanted:
             return self
-        if dist.is_initialized():
-            raise Unsupported("the process has a group already: probe runtimes without torchrun")
         if self.backend == "nccl":
             store: Any = torch._C._distributed_c10d.HashStore()
             dist.init_process_group("nccl", store=store, rank=0, world_size=1)
@@ -281,4 +285,4 @@ class _group(AbstractContextManager["_group"]):  # noqa: N801
 def _mesh(device: str) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh(torch.device(device).type, (RANKS,))
+    return init_device_mesh(torch.device(device).type, (dist.get_world_size(),))

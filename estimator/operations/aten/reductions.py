@@ -30,6 +30,7 @@ from estimator.operations.torch_kernels import (
     norm_reads,
     norm_rows,
     norm_walk,
+    softmax_again,
     softmax_reads,
     sum_rows,
 )
@@ -154,7 +155,8 @@ def softmax(s: Signature) -> list[Op]:
     gelus = gelus_of_rows(_length(entering, _dimension(s)), SOFTMAX_GELUS)
     reads, _ = softmax_reads(row_bytes(entering, _dimension(s)))
     moved = reads * moved_bytes(entering) + moved_bytes(leaving)
-    reduced = 0.0 if "log" in s.op else moved
+    again, _ = softmax_again(_length(entering, _dimension(s)))
+    reduced = 0.0 if "log" in s.op else again * moved_bytes(entering)
     return [kernel(name(s), stream=moved, reduced=reduced, chained=just_written([entering]),
                    flops=5.0 * count(entering), gelus=gelus * count(entering))] if moved else []  # fmt: skip
 
@@ -177,7 +179,7 @@ def softmax_backward(s: Signature) -> list[Op]:
                      chained=just_written([gradient]), flops=float(count(output)))  # fmt: skip
     sums = log_softmax_backward(s)
     for op in sums:
-        op.reduced_bytes = op.stream_bytes
+        op.reduced_bytes = softmax_again(_length(gradient, _dimension(s)))[1] * moved_bytes(gradient)
     return [product, *sums] if count(output) else []
 
 

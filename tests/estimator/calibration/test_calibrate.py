@@ -16,6 +16,7 @@ from estimator.calibration.points import points_of
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.collectives import Group, collective_s
 from estimator.cost.efficiency import Efficiencies, Range, efficiencies, efficiencies_for
+from estimator.cost.host import slowest_of
 from estimator.cost.price import price
 from estimator.estimate.estimate import estimate
 from estimator.operations.aten import kernels_of
@@ -300,6 +301,25 @@ def test_runtimes_cost_what_the_same_blocks_take_more_under_them():
     assert found["host_fsdp_backward_s"].value == pytest.approx(2e-3)
     assert found["host_sharded_tensor_s"].value == pytest.approx(2e-3 / 9)
     assert found["host_dtensor_s"].value == pytest.approx(14e-3 / 2 / 7)
+
+
+def test_models_that_ranks_ran_together_go_before_those_of_one_process():
+    def row(op: str, direction: str, layers: int, seconds: float, **more: Any) -> dict[str, Any]:
+        about = {"ladder": "runtime", "op": op, "direction": direction, "layers": layers, "status": "ok"}
+        return {**about, "minimum_s": seconds, "median_s": seconds, **more}
+
+    later = float(slowest_of(4, efficiencies("hopper")))
+    rows = []
+    for layers in (2, 10):
+        for direction, passes in (("forward", 1), ("forward-backward", 2), ("step", 3)):
+            plain_s = 5e-3 + layers * 1e-3 * passes
+            rows.append(row("model plain", direction, layers, plain_s))
+            rows.append(row("model fsdp", direction, layers, 99.0 * layers * passes))
+            together_s = (plain_s + layers * 2e-3 * passes) * later
+            rows.append(row("model fsdp", direction, layers, together_s, ranks=4))
+    found = calibrate([of(rows)]).ranges
+    assert found["host_fsdp_forward_s"].value == pytest.approx(2e-3)
+    assert found["host_fsdp_backward_s"].value == pytest.approx(2e-3)
 
 
 def test_copies_of_pageable_memory_are_calibrated_apart_from_those_of_pinned_memory():

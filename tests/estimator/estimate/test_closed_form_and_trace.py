@@ -30,10 +30,12 @@ GPT2 = {
     "activation": "gelu-tanh", "norm": "layer", "position": "learned", "max_positions": 1024, "bias": True,
     "tied_embedding": True,
 }  # fmt: skip
+LONG = {"seq_len": 2048}
+"""Rows of a softmax that blocks go over again."""
 FAMILIES = {
     "llama, bf16": (LLAMA, {"precision": "bf16"}),
     "llama, autocast": (LLAMA, {"precision": "bf16-amp"}),
-    "llama, fp32, eager": (LLAMA, {"precision": "fp32", "attention": "eager"}),
+    "llama, fp32, eager": (LLAMA, {"precision": "fp32", "attention": "eager", **LONG}),
     "qwen3, bf16, eager": (QWEN, {"precision": "bf16", "attention": "eager"}),
     "qwen3, autocast, eager": (QWEN, {"precision": "bf16-amp", "attention": "eager"}),
     "gpt2, bf16": (GPT2, {"precision": "bf16"}),

@@ -15,7 +15,7 @@ def moments(model=LLAMA, **rest):
 
 def test_korthikantis_34_bytes_per_token_and_width():
     # arXiv 2205.05198, table 2 without scores: 34·s·b·h; dropout masks (3 bytes) are the difference without dropout.
-    megatron = {"framework": "megatron", "attention": "flash", "precision": "bf16", "seq_len": 1024}
+    megatron = {"framework": "megatron", "attention": "sdpa", "precision": "bf16", "seq_len": 1024}
     kept = kept_bytes(network(rank_sizes(scenario(GPT, dropout=0.1, **megatron))).blocks[0].ops)
     assert kept / (1024 * 256) == pytest.approx(34, abs=1)
 
@@ -71,3 +71,13 @@ def test_experts_hold_the_rows_that_are_routed_to_them():
     found = moments(MIXTRAL)
     rows = 128 * 2
     assert found.ffn == 2 * 128 * 256 * 2 + rows * (2 * 512 + 256) * 2
+
+
+def test_megatrons_flash_attention_keeps_its_output_twice():
+    # Transformer Engine gives it sequences before tokens; what the projection keeps is turned back.
+    def kept(attention, framework):
+        one = scenario(GPT, attention=attention, framework=framework, precision="bf16", seq_len=1024)
+        return kept_bytes(network(rank_sizes(one)).blocks[0].ops)
+
+    assert kept("flash", "megatron") - kept("sdpa", "megatron") == 2 * 1024 * 256
+    assert kept("flash", "pytorch-compile") == kept("sdpa", "pytorch-compile")

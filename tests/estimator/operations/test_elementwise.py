@@ -119,6 +119,21 @@ def test_longer_rows_take_as_long_as_more_reads(vocab, reads, again):
     assert backward.stream == 4 + (again + 1) * 4
 
 
+@pytest.mark.parametrize("keys", [512, 1024, 1028, 4096])
+def test_a_block_of_softmax_goes_over_its_row_twice_again_and_once_in_backward(keys):
+    # MI250, rows of 1024 and 2048 alone: 1.05 and 0.48 of the rate of element-wise kernels.
+    again = (8, 4) if keys > 1024 else (0, 0)
+    both = elementwise.softmax(dims_of(GPT, precision="fp32"), keys)
+    assert tuple(sum(one.reduced for one in kernels_of(piece)) for piece in both) == again
+    scores = Operand(shape=(8, keys), dtype="float32")
+    calls = ("_softmax", (scores,)), ("_softmax_backward_data", (scores, scores))
+    assert again == tuple(
+        sum(one.reduced_bytes for one in aten.kernels_of(Signature(op=f"aten::{op}", inputs=given, outputs=(scores,))))
+        / (8 * keys)
+        for op, given in calls
+    )
+
+
 # Seconds of kernels on one H200 (132 SMs at 1.98 GHz, torch 2.11, after a kernel that wrote what they read).
 MEASURED_US = [
     ("gelu", 4_096, 16_384, "bfloat16", 90.8),

@@ -17,6 +17,7 @@ GROUPED = {"tp": 2, "dp": 2, "ep": 2, "recompute": "full"}
 SCENARIOS = [
     scenario(LLAMA, global_batch=4),
     scenario(LLAMA, global_batch=1, attention="eager", seq_len=4096),
+    scenario(LLAMA, attention="flash"),
     scenario({**LLAMA, "hidden": 1280, "ffn": 5120, "heads": 20, "kv_heads": 20}, precision="fp32"),
     scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}),
     scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.estimate.estimate import estimate
@@ -318,6 +320,61 @@ def test_notes_name_an_optimizer_and_families_have_their_dropout():
     assert any("dropout = 0.1 (of BERT's" in text for text in found.assumptions)
     assert scenario_of_row({**bert, "mode": "inference", "measured_forward_s": "1"}).scenario.training.dropout == 0
     assert scenario_of_row({**bert, "dropout": "0.2"}).scenario.training.dropout == 0.2
+
+
+TOLD = "args: --transformer-impl=transformer_engine --deterministic-mode=True"
+
+
+@pytest.mark.parametrize(
+    ("hardware", "notes", "attention", "dropout"),
+    [
+        ("H100-80GB", TOLD, "sdpa", 0.1),
+        ("GB200", TOLD, "flash", 0.1),
+        ("A100 (DGX)", TOLD, "flash", 0.1),
+        ("A100 (DGX)", TOLD.replace("--deterministic-mode=True", ""), "flash", 0.1),
+        ("GB200", TOLD.replace("--deterministic-mode=True", ""), "sdpa", 0.1),
+        ("GB200", f"{TOLD} --attention-dropout=0.0 --hidden-dropout=0.0", "flash", 0.0),
+        ("H100-80GB", "", "sdpa", 0.0),
+    ],
+)
+def test_runs_that_list_what_they_were_told_have_the_frameworks_own_defaults_else(hardware, notes, attention, dropout):
+    training = read(hardware=hardware, framework="megatron", notes=notes).training
+    assert (training.attention, training.dropout) == (attention, dropout)
+
+
+def test_arguments_tell_what_blocks_are_of_and_that_stages_are_uneven():
+    told = f"{TOLD} --untie-embeddings-and-output-weights=True --position-embedding-type=rope --swiglu=False"
+    model = read(framework="megatron", notes=told).model
+    assert (model.tied_embedding, model.position, model.gated_ffn, model.bias) == (False, "rope", False, True)
+    assert read(framework="megatron").model.tied_embedding
+    # int((4 · hidden · 2 / 3) / 64) · 64 in megatron/training/arguments.py
+    assert read(framework="megatron", notes=f"{TOLD} --swiglu=True", d_model="512", n_heads="8").model.ffn == 1344
+    assert "untied embedding" in assumed(framework="megatron", notes=told)
+    assert "dealt out evenly" not in assumed(framework="megatron", notes=told)
+    assert "dealt out evenly" in assumed(framework="megatron", notes=f"{TOLD} --decoder-last-pipeline-num-layers=2")
+
+
+def test_copies_of_a_sharded_optimizer_are_told_among_the_arguments():
+    told = {"framework": "megatron", "n_gpus": "8", "tp": "1", "pp": "1", "sharding": "zero1"}
+    assert read(**told).plan.shard_ranks == 0
+    assert read(**told, notes=f"{TOLD} --num-distributed-optimizer-instances=2").plan.shard_ranks == 4
+
+
+def test_a_recipe_for_a_model_sets_its_optimizer_and_another_stays_possible():
+    moonlight = {**ROW, "model": "Moonlight-16B-A3B", "n_layers": "27", "d_model": "2048", "framework": "megatron",
+                 "n_gpus": "8", "pp": "1", "ep": "8", "measured_peak_mem_gib": "34"}  # fmt: skip
+    usual = scenario_of_row(moonlight)
+    assert usual.scenario.training.optimizer == "adamw-bf16"
+    assert any("optimizer = adamw-bf16 (Megatron's recipe" in text for text in usual.assumptions)
+    assert [one.training.optimizer for one in usual.other_moments] == ["adamw"]
+    for stated in ({"optimizer": "adamw"}, {"notes": TOLD}):
+        other = scenario_of_row({**moonlight, **stated})
+        assert (other.scenario.training.optimizer, other.other_moments) == ("adamw", ())
+    plain = scenario_of_row({**moonlight, "model": "some gpt", "ep": "1"})
+    assert [plain.scenario, *plain.other_moments] == [
+        replace(plain.scenario, training=replace(plain.scenario.training, optimizer=name))
+        for name in ("adamw", "adamw-bf16")
+    ]
 
 
 def test_degrees_alone_tell_how_many_chips_there_are():

@@ -313,6 +313,12 @@ def test_a_pasted_table_shows_its_rows(open_page):
     expect(page.locator(".import", has_text="imported before")).to_have_count(0)
     now = page.evaluate("fetch('/api/measurements').then(r => r.json()).then(d => d.measurements.length)")
     assert now == listed
+    # a config.json that is pasted becomes the model, as one that is dropped does
+    page.keyboard.press("u")
+    page.locator("#paste").fill((ROOT / "tests" / "reference" / "hf_configs" / "qwen3-8b.json").read_text())
+    page.get_by_role("button", name="Import text").click()
+    expect(page.locator("#model option:checked")).to_contain_text("qwen3 8.19B")
+    expect_view(page, "explore")
 
 
 def test_a_table_pasted_anywhere_on_the_page_opens_the_import_with_it(open_page):

@@ -103,9 +103,19 @@ function openedScenario(text, name) {
 /** @param {File} file */
 const isScenario = async (file) => file.size <= MOST_SCENARIO_BYTES && openedScenario(await file.text(), file.name);
 
+/** A config.json that was pasted: it becomes the model as if it were dropped. @param {string} text @returns {Promise<boolean>}  whether it is */
+async function openedConfig(text) {
+  const file = new File([text], "config.json", { type: "application/json" });
+  if (!(await isConfig(file))) return false;
+  await trying(openConfig(file));
+  return true;
+}
+
 /** @param {string} text @param {string} name */
-export const importText = (text, name) =>
-  openedScenario(text, name) || importBlob(new Blob([text], { type: "text/plain" }), name);
+export const importText = async (text, name) =>
+  openedScenario(text, name) ||
+  (await openedConfig(text)) ||
+  importBlob(new Blob([text], { type: "text/plain" }), name);
 
 /** @type {ReturnType<typeof createPreview> | null} */
 let preview = null;
@@ -131,8 +141,10 @@ function openPreview(blob, name, instead = "", earlier = "") {
   void trying(preview.open(blob, name, earlier));
 }
 /** @param {string} text @param {string} name */
-export const previewText = (text, name) =>
-  openedScenario(text, name) || openPreview(new Blob([text], { type: "text/plain" }), name);
+export const previewText = async (text, name) =>
+  openedScenario(text, name) ||
+  (await openedConfig(text)) ||
+  openPreview(new Blob([text], { type: "text/plain" }), name);
 
 /** A config.json becomes the model of the scenario, or is traced. @param {File} file @param {Batch} [batch] */
 async function openConfig(file, batch) {

@@ -1,7 +1,8 @@
-"""Config names: what a model is called whose config.json does not say."""
+"""Config names: what a model is called whose config.json does not say, and the file that is traced of it."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from app.importers.names import plain_name
@@ -9,6 +10,7 @@ from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 
 EVERY_MODELS = "config.json"
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 def config_name(document: Any, model: Model, filename: str) -> str:
@@ -19,6 +21,12 @@ def config_name(document: Any, model: Model, filename: str) -> str:
     number = parameters(model, model.max_positions)
     scale, unit = (1e9, "B") if number >= 1e9 else (1e6, "M") if number >= 1e6 else (1e3, "k")
     return f"{plain_name(kind)} {number / scale:.3g}{unit}"
+
+
+def traced_name(document: Any, filename: str) -> str:
+    """A name that the disk may see: the file's, or where that is every model's that of its kind, as in "vit.json"."""
+    name = plain_name(f"{_kind(document)}.json" if filename == EVERY_MODELS else filename)
+    return name if _SAFE.fullmatch(name) else EVERY_MODELS
 
 
 def _kind(document: Any) -> str:

@@ -15,6 +15,7 @@ from app.runs.supervisor import Supervisor
 from app.settings import Settings
 from app.store import Store
 from app.this_cpu import ThisCpu
+from app.tracing import Turns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Context:
     cpu: ThisCpu
     sweeps: asyncio.Semaphore
     imports: asyncio.Semaphore
-    traces: asyncio.Semaphore
+    traces: Turns
 
 
 async def context_of(request: Request) -> Context:

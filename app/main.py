@@ -25,6 +25,7 @@ from app.settings import Settings
 from app.slow_callers import BodyInTime
 from app.store import Store
 from app.this_cpu import ThisCpu
+from app.tracing import Turns
 from estimator.scenario.problems import InputProblems
 
 _log = logging.getLogger("headroom")
@@ -87,7 +88,7 @@ def create_app(settings: Settings) -> FastAPI:
         cpu=cpu,
         sweeps=asyncio.Semaphore(PARALLEL_SWEEPS),
         imports=asyncio.Semaphore(PARALLEL_IMPORTS),
-        traces=asyncio.Semaphore(1),
+        traces=Turns(),
     )
     errors.install(app)
     app.add_exception_handler(NothingMore, _nothing_more)

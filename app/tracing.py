@@ -7,9 +7,10 @@ time and what it writes; it ends when whoever started it is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,6 +27,29 @@ BAD_INPUT = 2
 _SAID_BYTES = 8 * 1024
 """Of a trace's last words, which is more than a line."""
 _REMEDY = "Run `headroom trace --hf CONFIG.json` on it to see where."
+
+
+class Turns:
+    """One trace at a time, in the order in which they came; ``ticket``: by what one that waits asks after itself."""
+
+    def __init__(self) -> None:
+        self._slot = asyncio.Semaphore(1)
+        self._line: list[list[str]] = []
+
+    @contextlib.asynccontextmanager
+    async def turn(self, ticket: str = "") -> AsyncIterator[None]:
+        """Wait for the slot and hold it; who leaves before has not waited."""
+        entry = [ticket]
+        self._line.append(entry)
+        try:
+            async with self._slot:
+                yield
+        finally:
+            self._line[:] = [one for one in self._line if one is not entry]
+
+    def before(self, ticket: str) -> int | None:
+        """How many come before one of that ticket: 0 while it is traced, None where none is in the line."""
+        return next((at for at, (one,) in enumerate(self._line) if one == ticket), None)
 
 
 def trace_command(flags: Sequence[str], out: Path, quiet: bool = False) -> list[str]:
@@ -47,14 +71,14 @@ def flags_of(options: ProgramOptions) -> list[str]:
     return found
 
 
-def failure(said: str, status: int | None) -> InputProblems:
-    """What a trace that ended with ``status``, None at its time limit, said last of the config that it was of."""
+def failure(said: str, status: int | None, name: str) -> InputProblems:
+    """What a trace that ended with ``status``, None at its time limit, said last of the config in a file called so."""
     lines = [line for line in said.splitlines() if line.strip()]
     if status is None or status < 0:
         message = "cannot be traced: it took more time or memory than a trace may, and was stopped"
         return InputProblems([Problem(field="config", message=message, remedy=_REMEDY)])
     words = lines[-1] if lines else f"ended with status {status}"
-    words = words.removeprefix("trace: ").removeprefix("config.json: ").removesuffix(".")
+    words = words.removeprefix("trace: ").removeprefix(f"{name}: ").removesuffix(".")
     return InputProblems([Problem(field="config", message=f"cannot be traced: {words}", remedy=_REMEDY)])
 
 
@@ -76,13 +100,13 @@ async def trace_config(config: Path, flags: Sequence[str], out: Path, wall_s: fl
                 said = (said + piece)[-_SAID_BYTES:]
             status = await process.wait()
     except TimeoutError:
-        raise failure("", None) from None
+        raise failure("", None, config.name) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if status:
-        raise failure(said.decode("utf-8", "replace"), status)
+        raise failure(said.decode("utf-8", "replace"), status, config.name)
 
 
 async def unless(left: asyncio.Task[None], task: asyncio.Task[None]) -> None:

@@ -38,7 +38,8 @@ IN_README = {
     "llm_foundry_mpt": "MosaicML's MPT runs",
     "vtrain_a100": "vTrain's A100 cluster",
     "neusight_steps": "NeuSight's single steps",
-    "h200 steps, second day": "one H200, our own steps",
+    "h200 steps, first day": "one H200, our own steps, first day",
+    "h200 steps, second day": "the same steps on a second day",
     "h200 of another host, one GPU, by its probes": "another H200 host, calibrated by its probes",
     "h200 of another host, two GPUs, by its probes": "two GPUs of it, under every plan",
 }

@@ -184,7 +184,11 @@ class ProbesOptions:
 
     ladders: tuple[str, ...] = spec(LADDERS, choices=LADDERS, help="what is probed")
     limit_s: float = spec(300.0, minimum=1, maximum=3600, help="no probe starts after this time")
-    small: bool = spec(False, help="a few small sizes only; a CPU has no others")
+    sizes: str = spec(
+        "default",
+        choices=("default", "few", "all"),
+        help="default: all on a GPU, a few small ones on a CPU, which all take 20 minutes and more: raise the limit",
+    )
 
 
 OPTIONS: dict[str, type[Any]] = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -20,14 +21,13 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.estimate.layout.lay_out import laying_of
-from estimator.estimate.own_timeline import ran
+from estimator.estimate.own_timeline import own_step
 from estimator.scenario import catalog
-from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.proposal.proposal import Proposal, proposal
-from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json
+from estimator.scenario.scenario import Scenario, chip_from_json, link_from_json, scenario_from_json
 from estimator.scenario.timeline import Timeline
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_of
@@ -35,6 +35,7 @@ from estimator.validation.predicted_rows.said_scenario import said_scenario
 from runners.trace.recorded import Span, recorded
 
 router = APIRouter()
+T = TypeVar("T")
 
 
 class PredictedStep(TypedDict):
@@ -88,6 +89,7 @@ class OpListDocument(TypedDict):
 
 
 CHIP_REMEDY = 'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
+LINK_REMEDY = "Give a name of the catalogue, or a link's fields as JSON."
 MOST_LISTED = 100_000
 MOST_ROWS = 5000
 """Some seconds of estimates, were each row another scenario."""
@@ -198,8 +200,8 @@ def get_what_if(
     data parallel ``?ranks=``, with their states in ``?sharding=``, on ``?tp=`` ranks that split linears (each
     ``?split=`` the end of a module's path, ``=column`` or ``=row``; without, their names propose it), on ``?pp=``
     stages under a ``?schedule=`` with ``?virtual_stages=``, in ``?micro_batches=`` of the list's batch, with another
-    ``?link=`` inside a node; by ``?calibration=`` as for an estimate. ``layouts`` says which of them a list cannot be
-    given, and why.
+    ``?link=`` inside a node; by ``?calibration=`` as for an estimate. Chip and link are given by name, or by their
+    fields as JSON. ``layouts`` says which of them a list cannot be given, and why.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
     plan = {
@@ -212,22 +214,22 @@ def get_what_if(
     }
     ops = _ops(measurement_id, context)
     with fields_named(_parameter_of):
-        laying = laying_of(plan, micro_batches, split or (), link)
-        return json_response(what_if(ops, change or [], chip, laying, measured))
+        laying = laying_of(plan, micro_batches, split or (), _asked(link, link_from_json))
+        return json_response(what_if(ops, change or [], _asked(chip, chip_from_json), laying, measured))
 
 
 @router.get("/api/measurements/{measurement_id}/timeline")
 @documented({200: Timeline}, 404, 422)
 def get_timeline(measurement_id: str, context: Ctx, chip: str = "", calibration: str = "") -> Response:
     """When the measurement's own ops should run: host, compute and communication of the step that ``expected``
-    predicts, with neighbours of one category and phase as one block; on another ``?chip=``, by ``?calibration=`` as for
-    an estimate."""
-    total_s, all_of_it = ran(_ops(measurement_id, context), chip, context.calibrations.efficiencies(calibration))
-    spans = (Span(one.kind, one.name, one.phase, one.start_s, one.end_s) for one in all_of_it)
-    drawn = recorded(spans, total_s)
+    predicts, with neighbours of one category and phase as one block, and the memory of a list that has storages; on
+    another ``?chip=``, by ``?calibration=`` as for an estimate."""
+    step = own_step(_ops(measurement_id, context), chip, context.calibrations.efficiencies(calibration))
+    spans = (Span(one.kind, one.name, one.phase, one.start_s, one.end_s) for one in step.ran)
+    drawn = recorded(spans, step.total_s)
     if drawn is None:
         raise Refused(404, "Nothing of it runs on the device, so that there is nothing to lay out.")
-    return json_response(drawn)
+    return json_response(dataclasses.replace(drawn, memory=step.memory, capacity_bytes=step.capacity_bytes))
 
 
 def _parameter_of(field: str) -> str:
@@ -258,7 +260,7 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
         return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
     try:
-        name = _asked(chip) or chip_of(measurement)
+        name = _asked(chip, chip_from_json) or chip_of(measurement)
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
         table = predicted_table(measurement, name, measured)
         if isinstance(name, str) and (doubt := context.cpu.doubts().get(name)):
@@ -270,13 +272,17 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
         return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
 
 
-def _asked(chip: str) -> str | Chip:
-    if not chip.lstrip().startswith("{"):
-        return chip
+def _asked(given: str, read: Callable[[object], T]) -> str | T:
+    """A chip or link that an address gives: its name, or what ``read`` makes of its fields."""
+    if not given.lstrip().startswith("{"):
+        return given
     try:
-        return chip_from_json(msgspec.json.decode(chip))
+        return read(msgspec.json.decode(given))
     except msgspec.DecodeError as error:
-        raise InputProblems([Problem(field="chip", message=str(error), remedy=CHIP_REMEDY)]) from None
+        field = "chip" if read is chip_from_json else "link"
+        raise InputProblems(
+            [Problem(field=field, message=str(error), remedy=CHIP_REMEDY if field == "chip" else LINK_REMEDY)]
+        ) from None
 
 
 def whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:

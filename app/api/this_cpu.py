@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.api.body import json_response
 from app.api.documented import documented
 from app.context import Ctx
-from runners.backends.processes import at_work_below
+from runners.backends.processes import any_at_work
 
 router = APIRouter()
 
@@ -32,10 +32,10 @@ async def post_this_cpu(context: Ctx) -> Response:
     """Measure this CPU anew; what there is serves until then, and ``measuring`` of the catalogue says when that is.
 
     Of the two measurements the one that had more of the CPU is kept. Runs wait until it has ended; beside one that is
-    under way in the same data folder, ``headroom run``'s too, it is not begun.
+    under way on this machine, ``headroom run``'s and another server's too, it is not begun.
     """
     cpu = context.cpu
-    if context.supervisor.at_work() or await asyncio.to_thread(at_work_below, cpu.data.runs):
+    if context.supervisor.at_work() or await asyncio.to_thread(any_at_work):
         return json_response({"measuring": cpu.measuring, "message": BUSY if cpu.state != "off" else OFF})
     begun = cpu.measure_again()
     return json_response({"measuring": begun, "message": "" if begun else OFF})

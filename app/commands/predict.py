@@ -171,7 +171,7 @@ def _traced(entry: Entry, ranks: int, chip: str) -> OpList:
         flags += ["--optimizer-kernel", str(kernel)] if kernel else []
         done = subprocess.run(trace_command(flags, ops), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise failure(done.stderr, done.returncode)
+            raise failure(done.stderr, done.returncode, config.name)
         return op_list_from_json(read_document(ops))
 
 

@@ -198,6 +198,13 @@ def _json(head: bytes) -> str:
         return "result"
     if not is_list and names and _SCENARIO_KEYS.issubset(names):
         _refuse_scenario(set(names))
+    if not is_list and {"cells", "nbformat"}.issubset(names):
+        remedy = "Save its code as a script, and trace that: headroom trace SCRIPT.py --out ops.json; import ops.json."
+        raise ImportRefused("notebook", "byte 0", "this is a notebook", remedy)
+    if not is_list and {"model_type", "architectures"}.issubset(names):
+        message = "this is the config.json of a model, in which nothing was measured"
+        remedy = "Predict it: headroom estimate --hf FILE, or drop it on the page, which takes its model."
+        raise ImportRefused("config", "byte 0", message, remedy)
     if len(head) >= _HEAD_BYTES:
         if not is_list and names:
             return "kineto"  # long metadata may stand before the events; its reader says so if none come

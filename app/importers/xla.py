@@ -17,8 +17,8 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
-from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from estimator.scenario.units import MIB
+from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning, disturbance, step_time_s
+from estimator.scenario.units import MIB, seconds
 from runners.trace.kernel_category import category_of
 
 _MOST_BYTES = 1024 * MIB
@@ -101,8 +101,14 @@ def measured(events: Sequence[Event], filename: str, limits: Limits, warnings: S
     steps = _steps(ran, threads, device)
     steps_s = tuple((end - begin) * 1e-6 for begin, end in steps)
     if steps:
-        typical = statistics.median_low(steps_s)
-        begin, end = steps[steps_s.index(typical)]
+        disturbed_s = step_time_s(steps_s) if disturbance(steps_s) else None  # that of the time that is told
+        typical_s = statistics.median_low(steps_s) if disturbed_s is None else disturbed_s
+        shown = steps_s.index(typical_s)
+        begin, end = steps[shown]
+        if len(steps) > 1:
+            which = "median" if disturbed_s is None else "fastest, as something disturbed the others"
+            message = f"Its kernels are those of step {shown + 1} of {len(steps)}, {seconds(typical_s)}: the {which}"
+            warnings.append(Warning(code="step-shown", message=message))
         ops = [one for one in ops if begin <= one.ts < end] or ops
     else:
         message = "No step is marked (jax.profiler.StepTraceAnnotation), so the times are those of the whole recording"

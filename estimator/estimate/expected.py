@@ -171,10 +171,10 @@ ALONE = Laying()
 
 
 def what_if(
-    found: OpList, changes: Sequence[str], chip: str = "", laying: Laying = ALONE,
+    found: OpList, changes: Sequence[str], chip: str | Chip = "", laying: Laying = ALONE,
     calibration: Calibrated | None = None,
 ) -> WhatIf:  # fmt: skip
-    """Predict a list after the named changes, in their order, laid out by a plan.
+    """Predict a list after the named changes, in their order, laid out by a plan; ``chip``: by name, or one's own.
 
     Raises InputProblems for an unknown name or chip, and for a plan that the list cannot be laid out by.
     """

@@ -303,24 +303,47 @@ def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float
     if enough:
         named = [f"{words} ({bytes_text(needed)})" for needed, words in enough[:MOST_NAMED]]
         return f"Choose {either(named)}: each alone fits.", EACH
-    chosen: list[str] = []
-    while tried and len(chosen) < MOST_TOGETHER and reserved > capacity:
-        needed, words, changed = min(tried, key=lambda one: one[0])
-        if needed > reserved * (1 - LEAST_FRAC):
-            break
-        chosen.append(f"{words} (saves {bytes_text(reserved - needed)})")
-        scenario, reserved = changed, needed
-        tried = _tried(scenario, e)
-    if not chosen:
+    steps = _together(tried, e, reserved, capacity)
+    if not steps:
         return f"No change of the plan helps: {MORE}.", SHORT
-    *others, last = chosen
+    before = [reserved, *(needed for needed, _, _ in steps)]
+    *others, last = [
+        f"{words} (saves {bytes_text(had - needed)})" for had, (needed, words, _) in zip(before, steps, strict=False)
+    ]
+    reserved = before[-1]
     together = f"Choose {', '.join(others)}{' and ' if others else ''}{last}: {bytes_text(reserved)}"
     if reserved <= capacity:
         return f"{together}, which fits.", TOGETHER
     return f"{together}, still too much; {MORE}.", SHORT
 
 
-def _tried(scenario: Scenario, e: Efficiencies) -> list[tuple[float, str, Scenario]]:
+def made_to_fit(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float) -> list[Scenario]:
+    """Return where the advice leads: scenarios of one change each, else that of several; none where it falls short."""
+    tried = _tried(scenario, e)
+    if enough := [changed for needed, _, changed in tried if needed <= capacity]:
+        return enough[:MOST_NAMED]
+    steps = _together(tried, e, reserved, capacity)
+    return [changed for needed, _, changed in steps[-1:] if needed <= capacity]
+
+
+Tried = tuple[float, str, Scenario]
+"""Bytes that a changed scenario needs, the words of its change, and the scenario."""
+
+
+def _together(tried: list[Tried], e: Efficiencies, reserved: float, capacity: float) -> list[Tried]:
+    """The changes that save most, one upon another, until they fit or nothing saves much more."""
+    steps: list[Tried] = []
+    while tried and len(steps) < MOST_TOGETHER and reserved > capacity:
+        best = min(tried, key=lambda one: one[0])
+        if best[0] > reserved * (1 - LEAST_FRAC):
+            break
+        steps.append(best)
+        reserved = best[0]
+        tried = _tried(best[2], e)
+    return steps
+
+
+def _tried(scenario: Scenario, e: Efficiencies) -> list[Tried]:
     """What each legal change would need, in the order in which they cost least time."""
     return [
         (reserved_bytes(changed, e), words, changed)

@@ -31,7 +31,7 @@ from estimator.operations.aten import workspace_bytes_of
 from estimator.scenario import catalog
 from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind, Phase, complete
-from estimator.scenario.hardware import Cluster, peak_flops_per_s
+from estimator.scenario.hardware import Chip, Cluster, Link, peak_flops_per_s
 from estimator.scenario.op_list import NONE, OpList, Storage
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.schedule.queue import Order, Queue
@@ -40,22 +40,23 @@ MOST_POINTS = 600
 """Points of the memory curve that an estimate keeps."""
 
 
-def cluster_for(found: OpList, chip: str = "", link: str = "") -> Cluster:
+def cluster_for(found: OpList, chip: str | Chip = "", link: str | Link = "") -> Cluster:
     """Nodes of the chip that a list was made for, or of ``chip``, as many as its ranks need, joined as is usual.
 
-    ``link``: what joins the chips of a node instead. Raises InputProblems where the catalogue has no such chip or link.
+    ``link``: what joins the chips of a node instead. Either is a name of the catalogue, or one of one's own. Raises
+    InputProblems where the catalogue has no such chip or link.
     """
     if not chip and not found.chip:
         remedy = "Name the chip that it is to be priced on, a key of the catalogue."
         raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
-    one = catalog.chip(chip or found.chip)
+    one = chip if isinstance(chip, Chip) else catalog.chip(chip or found.chip)
     per_node = max(found.world_size, 1) if one.kind == "cpu" else one.chips_per_node  # ranks of a CPU share one host
     nodes = -(-found.world_size // per_node)
     return Cluster(
         chip=one,
         chips_per_node=per_node,
         nodes=nodes,
-        link=catalog.link(link or one.link),
+        link=link if isinstance(link, Link) else catalog.link(link or one.link),
         network=catalog.link(one.network),
     )
 

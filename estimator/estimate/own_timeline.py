@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from estimator.cost.efficiency import Calibrated
-from estimator.estimate.of_op_list import cluster_for, efficiencies_of
+from estimator.estimate.of_op_list import cluster_for, efficiencies_of, memory_of
 from estimator.estimate.passage import passage
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import OpList
@@ -24,8 +24,18 @@ class Ran:
     end_s: float
 
 
-def ran(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> tuple[float, list[Ran]]:
-    """Seconds of the predicted step, and all that runs in it; raise InputProblems where its chip is not known."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnStep:
+    """The predicted step of a list: what runs, and (seconds, bytes held), none where it has no storages."""
+
+    total_s: float
+    ran: list[Ran]
+    memory: tuple[tuple[float, float], ...]
+    capacity_bytes: float
+
+
+def own_step(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> OwnStep:
+    """Lay the predicted step of a list out over time; raise InputProblems where its chip is not known."""
     cluster = cluster_for(found, chip)
     one = passage(found, cluster, efficiencies_of(found, cluster, calibration), interval=False)
     when = moments(one.order, one.times, follows_on=found.follows_on)
@@ -42,4 +52,7 @@ def ran(found: OpList, chip: str = "", calibration: Calibrated | None = None) ->
             kind = Category.OPTIMIZER if computes else category
             yield Ran(kind=kind, name=name, phase=phase, start_s=begin_s, end_s=end_s)
 
-    return float(one.queue.seconds[0]), list(each())
+    held = memory_of(one)
+    return OwnStep(
+        total_s=float(one.queue.seconds[0]), ran=list(each()), memory=held.curve, capacity_bytes=held.capacity_bytes
+    )

@@ -177,8 +177,8 @@ def cluster_from_json(value: object) -> Cluster:
             "chip": chip,
             "chips_per_node": value.get("chips_per_node", chip.chips_per_node),
             "nodes": value.get("nodes", 1),
-            "link": _link(value.get("link", chip.link), "cluster.link"),
-            "network": _link(value.get("network", chip.network), "cluster.network"),
+            "link": link_from_json(value.get("link", chip.link)),
+            "network": link_from_json(value.get("network", chip.network), "cluster.network"),
         },
         "cluster",
     )
@@ -196,7 +196,8 @@ def _neither(field: str, example: str) -> Problem:
     return Problem(field=field, message="must be a name of the catalogue or an object", remedy=f'Write "{example}".')
 
 
-def _link(value: object, where: str) -> object:
+def link_from_json(value: object, where: str = "cluster.link") -> Link:
+    """Read a link of the catalogue by its name, or one of one's own by its fields; raise InputProblems."""
     if isinstance(value, str):
         return catalog.link(value, where)
     if not isinstance(value, Mapping):

@@ -2,17 +2,19 @@
 
 Neighbours are every value of one field that leaves chips and work as they are, the vocabulary filled up to whole
 tiles of a matrix unit, and the best plans of a search over degrees, micro-batch, sharding and recomputation, all else
-as it is.
+as it is. Where none of them fits, what the problem of memory advises is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from estimator.cost.efficiency import Calibrated
-from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.assemble import effective, efficiencies_of
+from estimator.estimate.estimate import Estimate, Memory, estimate
+from estimator.estimate.explain import made_to_fit
 from estimator.operations.op import WHOLE, fetched_at_once
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.codec import encode
@@ -89,17 +91,24 @@ def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None)
     fits = own.memory.fits
     found: list[tuple[Remedy, frozenset[str]]] = []
     tried = 0
-    for candidate in (*_next(document, scenario), *_filled_up(document, scenario), *_planned(document, scenario)):
-        changes = changed(scenario, candidate)
-        if not changes:
-            continue
-        tried += 1
-        try:
-            one = estimate(scenario_from_json(candidate), calibration, interval=False, explained=False)
-        except InputProblems:
-            continue
-        if one.memory.fits and (not fits or one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)):
-            found.append((_remedy(candidate, changes, own, one), frozenset(change.field for change in changes)))
+
+    def look(candidates: Iterable[dict[str, Any]]) -> None:
+        nonlocal tried
+        for candidate in candidates:
+            changes = changed(scenario, candidate)
+            if not changes:
+                continue
+            tried += 1
+            try:
+                one = estimate(scenario_from_json(candidate), calibration, interval=False, explained=False)
+            except InputProblems:
+                continue
+            if one.memory.fits and (not fits or one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)):
+                found.append((_remedy(candidate, changes, own, one), frozenset(change.field for change in changes)))
+
+    look((*_next(document, scenario), *_filled_up(document, scenario), *_planned(document, scenario)))
+    if not fits and not found:
+        look(_advised(document, scenario, own.memory, calibration))
     return Remedies(
         binds=own.binds,
         binds_s=own.breakdown_s[own.binds],
@@ -177,6 +186,22 @@ def _planned(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, 
     except InputProblems:
         return []
     return [one.scenario for one in (*result.best, *result.pareto)]
+
+
+def _advised(
+    document: Mapping[str, Any], scenario: Scenario, memory: Memory, calibration: Calibrated | None
+) -> list[dict[str, Any]]:
+    """What the problem of memory advises, as scenarios: several changes at once are no neighbour of a plan."""
+    runs = effective(scenario)
+    advised = made_to_fit(runs, efficiencies_of(runs, calibration), memory.reserved_bytes, memory.capacity_bytes)
+    return [
+        {
+            **document,
+            "plan": encode(there.plan),
+            "training": encode(scenario.training if there.training == runs.training else there.training),
+        }
+        for there in advised
+    ]
 
 
 def changed(scenario: Scenario, candidate: Mapping[str, Any]) -> tuple[FieldChange, ...]:

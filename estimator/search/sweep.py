@@ -42,7 +42,7 @@ class Found:
     """One plan that fits, with what decides between plans; cost is chip-seconds per step.
 
     ``ties``: further plans with the same time and memory to rounding, of which this is the simplest. ``interval_s``: as
-    an estimate of it says, the step time twice where it was not asked for.
+    an estimate of it says, the step time twice where it was not asked for. ``capacity_bytes``: memory that a rank has.
     """
 
     scenario: dict[str, Any]
@@ -50,6 +50,7 @@ class Found:
     interval_s: tuple[float, float]
     peak_bytes: float
     reserved_bytes: float
+    capacity_bytes: float
     cost_chip_s: float
     tokens_per_s: float
     mfu: float
@@ -182,6 +183,7 @@ def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, ch
         interval_s=(candidate.step_s, candidate.step_s),
         peak_bytes=candidate.peak_bytes,
         reserved_bytes=candidate.reserved_bytes,
+        capacity_bytes=base.cluster.rank_chip.memory_bytes,
         cost_chip_s=candidate.step_s * chips,
         tokens_per_s=tokens / candidate.step_s,
         mfu=flops / (candidate.step_s * chips * peak),

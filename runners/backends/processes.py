@@ -64,9 +64,12 @@ def carrying(variable: str) -> list[int]:
     return [pid for pid, begun_with in _environments() if mark in begun_with and start_time(pid) is not None]
 
 
-def at_work_below(folder: Path) -> bool:
-    """Whether a process of any job lives here whose folder is in this one, whoever started it."""
-    mark = f"{MARK}={folder}{os.sep}".encode()
+def any_at_work() -> bool:
+    """Whether a process of any job lives on this machine, wherever its folder is and whoever started it.
+
+    Of other users' processes only root may know what they were started with.
+    """
+    mark = f"{MARK}=".encode()
     return any(
         start_time(pid) is not None
         for pid, begun_with in _environments()

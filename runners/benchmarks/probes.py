@@ -55,7 +55,8 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: ProbesOptions = options_of(job.benchmark, job.options)
     suite = begin(job, report, 0, options.limit_s)
     cuda = suite.ranks.cuda
-    small = options.small or not cuda  # all sizes take a CPU 20 minutes and more, and it takes no calibration
+    # all sizes take a CPU 20 minutes and more, and it takes no calibration
+    small = options.sizes == "few" or (options.sizes == "default" and not cuda)
     probes = [list(LADDERS[name](cuda, small)) for name in options.ladders if name in LADDERS]
     order = revisited([probe for turn in zip_longest(*probes) for probe in turn if probe is not None])
     library = "nccl" if cuda else "gloo"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.program import values, varying
+from runners.program import places, values, varying
+from runners.program.places import Place
 
 if TYPE_CHECKING:
     from runners.program.recorder import Recorder
@@ -16,12 +18,29 @@ if TYPE_CHECKING:
 
 FLOAT, WHOLE, TRUTH = 1.0, 1, False
 
-STATED = (
-    f"values that the program reads from the device are placeholders: {FLOAT} for floats, {WHOLE} for whole numbers, "
-    f"{TRUTH} for truths (True of `all`); what depends on them goes that way"
-)
 SMALL = 1 << 20
 """Elements up to which a tensor that comes back to the host is a real one, filled with placeholders."""
+
+
+def stated(read_at: Iterable[Place]) -> str:
+    """Say what values the program got in place of those of the device, and at which lines it asked for them."""
+    said = (
+        f"values that the program reads from the device are placeholders: {FLOAT} for floats, {WHOLE} for whole "
+        f"numbers, {TRUTH} for truths (True of `all`); what depends on them goes that way"
+    )
+    known = [place for place in read_at if place]
+    more = f" and {len(known) - MOST_PLACES} more" if len(known) > MOST_PLACES else ""
+    lines: dict[str, list[int]] = {}
+    for file, line in known[:MOST_PLACES]:
+        lines.setdefault(file, []).append(line)
+    named = [
+        f"{file}, {'lines' if len(some) > 1 else 'line'} {', '.join(map(str, some))}" for file, some in lines.items()
+    ]
+    return f"{said}; it reads them in {'; '.join(named)}{more}" if known else said
+
+
+MOST_PLACES = 4
+"""Lines of a program that are named."""
 
 
 def value_for(dtype: torch.dtype) -> float | int | bool:
@@ -36,7 +55,7 @@ def scalar(recording: Recording, tensor: torch.Tensor) -> Any:
     numbers, told = values.of(tensor), known(tensor)
     if numbers is not None and (told is None or not numbers.guessed):
         return _real(recording, numbers).item()
-    recording.assume(STATED)
+    recording.read_at(places.of_program())
     return value_for(tensor.dtype) if told is None else told
 
 
@@ -53,7 +72,7 @@ def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> tor
         if numbers.guessed:
             varying.read(recorder.recording, numbers.real)
         return _real(recorder.recording, numbers).to(dtype, copy=True)
-    recorder.recording.assume(STATED)
+    recorder.recording.read_at(places.of_program())
     if source.numel() <= SMALL:
         told = known(source)
         return torch.full(source.shape, value_for(dtype) if told is None else told, dtype=dtype, device="cpu")
@@ -63,7 +82,7 @@ def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> tor
 
 def filled(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
     """Return a real tensor in the place of a fake one on the host."""
-    recording.assume(STATED)
+    recording.read_at(places.of_program())
     with torch._C.DisableTorchFunction(), _disable_current_modes():  # a large one would be a shape again
         return torch.full(tensor.shape, value_for(tensor.dtype), dtype=tensor.dtype)
 

@@ -15,9 +15,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Weight
 from estimator.scenario.problems import Problem
-from runners.program import varying
+from runners.program import placeholders, varying
 from runners.program.modules import ModulePaths
 from runners.program.pinned import Pinned
+from runners.program.places import Place
 from runners.program.storages import Storages
 from runners.program.tensors import local
 
@@ -42,6 +43,7 @@ class Recording:
         self.stream = 0
         self.groups: list[tuple[int, ...]] = []
         self.assumptions: dict[str, None] = {}
+        self._read_at: dict[Place, None] = {}
         self._doubts: dict[tuple[str, str, str], int] = {}
         self.roots: list[nn.Module] = []
         self._weight_of: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
@@ -226,6 +228,10 @@ class Recording:
         """State what was assumed, once."""
         self.assumptions.setdefault(text)
 
+    def read_at(self, place: Place) -> None:
+        """Note a line of the program that reads a value which nothing has computed."""
+        self._read_at.setdefault(place)
+
     def doubt(self, op: str, message: str, remedy: str) -> None:
         """Count in the present step what an op's time depends on and a trace does not know."""
         key = (op, message, remedy)
@@ -249,7 +255,7 @@ class Recording:
             streams=tuple(self.streams),
             groups=tuple(self.groups),
             weights=tuple(self._weights),
-            assumptions=tuple(self.assumptions),
+            assumptions=(*([placeholders.stated(self._read_at)] if self._read_at else ()), *self.assumptions),
             problems=problems,
             **about,
         )

@@ -152,7 +152,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "memory": {"models": (TINY,), "seq_lens": (16,), "micro_batch": 1},
     "ddp": {"models": (TINY,), "seq_lens": (16,), "micro_batch": 1},
     "collectives": {"sizes_bytes": (1024, 65_536)},
-    "probes": {"small": True, "ladders": ("gemm", "copy", "collective")},
+    "probes": {"sizes": "few", "ladders": ("gemm", "copy", "collective")},
 }
 """What replaces the sizes of each benchmark where the way is tried out on a CPU."""
 

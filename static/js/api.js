@@ -133,13 +133,15 @@ export const api = {
     call(under("/api/measurements")).then(({ measurements, predicted }) =>
       measurements.map((/** @type {any} */ one, /** @type {number} */ at) => ({ ...one, predicted: predicted[at] })),
     ),
+  /** How many traces come before one, null where it is none of those. @param {string} ticket @returns {Promise<{before: number | null}>} */
+  traceTurn: (ticket) => call(`/api/traces?ticket=${part(ticket)}`),
   /** The op list of a profile or a traced program. @param {string} id @returns {Promise<Record<string, any>>} */
   ops: (id) => call(`/api/measurements/${part(id)}/ops`),
   /** @param {string} id */
   measurement: (id) => call(under(`/api/measurements/${part(id)}`)),
   /**
    * What a profile's own ops would take after some changes.
-   * @param {string} id @param {string[]} changes @param {string} chip  "": its own
+   * @param {string} id @param {string[]} changes @param {string} chip  by name, or its fields as JSON; "": its own
    * @param {Record<string, string>} plan  that lays them out
    * @returns {Promise<import("./types.js").WhatIf>}
    */

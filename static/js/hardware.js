@@ -90,3 +90,19 @@ export function multiplied(scenario, catalog, part, times) {
   };
   return { ...scenario, cluster: { ...cluster, chip } };
 }
+
+/**
+ * A chip and a link of the catalogue at multiples of their rates, as an address gives them: by name where all is × 1, else
+ * by their fields as JSON; a link "" where it is the chip's own at × 1.
+ * @param {string} chip @param {string} link  "": the chip's own @param {Record<Part, number>} times @param {Catalog} catalog
+ * @returns {{chip: string, link: string}}
+ */
+export function multipliedPart(chip, link, times, catalog) {
+  const start = { cluster: { chip, ...(link && { link }) } };
+  const { cluster } = /** @type {Part[]} */ (["flops", "memory", "link"]).reduce(
+    (scenario, part) => multiplied(scenario, catalog, part, times[part]),
+    /** @type {Scenario} */ (/** @type {unknown} */ (start)),
+  );
+  const written = (/** @type {unknown} */ one) => (typeof one === "string" ? one : JSON.stringify(one));
+  return { chip: written(cluster.chip), link: times.link === 1 ? link : written(cluster.link) };
+}

@@ -103,7 +103,8 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
     .filter((pin) => pin.startsWith("s:"))
     .map((pin) => {
       const its = pinned(pin, base);
-      const label = same(its.model, scenario.model) ? shortLabel(its, scenario, catalog) : describe(its, catalog);
+      const near = same(its.model, scenario.model) && !same(its, scenario);
+      const label = near ? shortLabel(its, scenario, catalog) : describe(its, catalog);
       return plan(pin, label, its);
     });
   /** @param {Summary[]} file  tables that came in one file, else one measurement @returns {Item} */

@@ -122,17 +122,6 @@ export const chipOf = ({ cluster }, catalog) =>
     : cluster.chip;
 
 /**
- * Memory of one rank, null where it is not known: a chip's, of a CPU an even share of its node's ranks.
- * @param {Scenario} scenario @param {Catalog} catalog @returns {number | null}
- */
-export function rankBytes(scenario, catalog) {
-  const { kind, memory_bytes, chips_per_node } = chipOf(scenario, catalog);
-  if (!memory_bytes) return null;
-  const ranks = kind === "cpu" ? Math.floor(scenario.cluster.chips_per_node / (chips_per_node ?? 8)) : 1;
-  return memory_bytes / Math.max(ranks || 1, 1);
-}
-
-/**
  * Nodes for a number of chips: nodes of the usual size, or the largest size that divides.
  * @param {any} cluster @param {number} total @param {number} usual
  */

@@ -14,7 +14,7 @@ import {
   tracedSettings,
   total,
 } from "./measured.js";
-import { chips, chipOf, describe, rankBytes, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -247,7 +247,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     chips: prediction?.chips ?? measurement?.world_size ?? null,
     mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : loggedMfu(measurement),
     peak_bytes: measurement?.memory.peak_bytes ?? null,
-    capacity_bytes: typeof capacity === "number" ? capacity : scenario && rankBytes(scenario, catalog),
+    capacity_bytes: typeof capacity === "number" ? capacity : null,
     fits: measurement?.status !== "oom",
     risk_frac: null,
     disturbed,

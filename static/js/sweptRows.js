@@ -7,7 +7,7 @@ import { labelsOf, word, wordOf } from "./words.js";
 /** @typedef {import("./types.js").Point} Point */
 /** @typedef {import("./types.js").Scenario} Scenario */
 /**
- * `words`: the value as it is said; `follows`: what moves along with it; `why`: what keeps it from running, "" where
+ * `words`: the value as it is said; `follows`: what else changes with it; `why`: what keeps it from running, "" where
  * nothing does; `now`: the value of the present plan.
  * @typedef {{value: any, words: string, follows: string, now: boolean, scenario: Scenario, fits: boolean, why: string,
  *   step_s: number | null, tokens_per_s: number | null, each_tokens_per_s: number | null, mfu: number | null,
@@ -77,7 +77,7 @@ export const sweptTable = (rows, label) => ({
     { title: "peak memory", unit: "bytes" },
     { title: "reserved memory", unit: "bytes" },
     { title: "fits", text: true },
-    { title: "moves along", text: true },
+    { title: "changes with it", text: true },
     { title: "why not", text: true },
     { title: "now", text: true },
   ],

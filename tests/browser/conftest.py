@@ -146,10 +146,12 @@ def _forget(browser: BrowserContext, page: Page, origin: str) -> None:
     tools.detach()
 
 
-_DROP = """([name, content]) => {
-    const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+_DROP = """(files) => {
     const dataTransfer = new DataTransfer();
-    dataTransfer.items.add(new File([bytes], name));
+    for (const [name, content] of files) {
+        const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+        dataTransfer.items.add(new File([bytes], name));
+    }
     for (const type of ["dragenter", "dragover", "drop"]) {
         const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
         document.querySelector("main").dispatchEvent(event);
@@ -158,12 +160,12 @@ _DROP = """([name, content]) => {
 
 
 @pytest.fixture
-def drop() -> Callable[[Page, Path], None]:
-    """Drop a file on the page as a person does with a mouse."""
+def drop() -> Callable[..., None]:
+    """Drop files on the page as a person does with a mouse."""
 
-    def dropped(page: Page, path: Path) -> None:
+    def dropped(page: Page, *paths: Path) -> None:
         page.wait_for_selector("main", state="attached")
-        page.evaluate(_DROP, [path.name, base64.b64encode(path.read_bytes()).decode()])
+        page.evaluate(_DROP, [[path.name, base64.b64encode(path.read_bytes()).decode()] for path in paths])
 
     return dropped
 

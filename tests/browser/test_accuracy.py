@@ -25,6 +25,13 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     everything = page.evaluate(
         "() => document.querySelector('#accuracy-steps .plot').data.flatMap(({ x }) => x).length"
     )
+    # what is not drawn is counted, with its reasons
+    sets = [one for one in accuracy().sets if one.time]
+    published = sum(one.time.n for one in sets if one.time and not one.points)
+    bare = sum(one.time.n - len(one.points) for one in sets if one.time and one.points)
+    facts = page.locator("#accuracy .facts").inner_text().replace("\N{NARROW NO-BREAK SPACE}", "")
+    assert f"Not drawn: {published} steps of tables that others published" in facts
+    assert f"and {bare} steps without an interval" in facts
     row.get_by_role("button").click()
     page.get_by_role("button", name="Cause").click()
     assert query(page, "set") == "of=h200 steps, first day"

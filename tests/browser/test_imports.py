@@ -57,7 +57,8 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     # the step over time is as it was recorded
     time = page.locator("#timeline")
     # which step that is, and how coarse, is read whole at its longest
-    longest = "ms; B: a typical step of 412 ms, not 398 ms; in pieces of 0.35 ms"
+    expect(time.locator("header .unit")).to_have_text("ms")
+    longest = "B: a typical step of 412 ms, not 398 ms; in pieces of 0.35 ms"
     fits = "(sub, words) => { sub.textContent = words; return sub.scrollWidth <= sub.clientWidth; }"
     assert time.locator("header .sub").evaluate(fits, longest)
     time.get_by_role("button", name="Table").click()
@@ -66,6 +67,12 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
         button.click()
     expect(time.locator("tbody tr", has_text="compute").filter(has_text=re.compile("B.*mm")).first).to_be_visible()
     expect(time.locator("tbody tr", has_text="host").filter(has_text=re.compile("^B")).first).to_be_visible()
+    # once its scenario is confirmed its points stay, though names of kernels say neither FLOPs nor bytes
+    before = len(points(page, "measured"))
+    page.locator("#proposal").get_by_role("button", name="Confirm").click()
+    expect(side(page, "A")).not_to_contain_text("its own ops")
+    settled(page)
+    assert len(points(page, "measured")) == before > 50
 
 
 def test_a_trace_cut_off_shows_its_kernels_and_no_step(visit, drop, tmp_path):
@@ -306,6 +313,12 @@ def test_a_pasted_table_shows_its_rows(open_page):
     expect(page.locator(".import", has_text="imported before")).to_have_count(0)
     now = page.evaluate("fetch('/api/measurements').then(r => r.json()).then(d => d.measurements.length)")
     assert now == listed
+    # a config.json that is pasted becomes the model, as one that is dropped does
+    page.keyboard.press("u")
+    page.locator("#paste").fill((ROOT / "tests" / "reference" / "hf_configs" / "qwen3-8b.json").read_text())
+    page.get_by_role("button", name="Import text").click()
+    expect(page.locator("#model option:checked")).to_contain_text("qwen3 8.19B")
+    expect_view(page, "explore")
 
 
 def test_a_table_pasted_anywhere_on_the_page_opens_the_import_with_it(open_page):
@@ -371,6 +384,24 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
     expect(page.get_by_role("button", name="Close all")).to_have_count(0)
 
 
+def test_of_files_that_come_together_one_opens_and_the_others_offer_themselves(visit, drop, tmp_path):
+    page = visit("/?measured=none")
+    wait_for_figures(page)
+    found = json.loads((ROOT / "tests" / "reference" / "ops" / "llama.json").read_text())
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(found | {"program": f"{name}.py"}))
+    drop(page, tmp_path / "first.json", tmp_path / "second.json")
+    offered = page.get_by_role("button", name=re.compile("^Show (first|second).json"))
+    expect(offered).to_have_count(1)
+    other = "first" if "first" in offered.get_attribute("aria-label") else "second"
+    (opened,) = {"first", "second"} - {other}
+    expect(side(page, "A")).to_contain_text(f"{opened}.py")
+    offered.click()
+    expect(side(page, "A")).to_contain_text(f"{other}.py")
+    page.keyboard.press("Control+z")
+    expect(side(page, "A")).to_contain_text(f"{opened}.py")
+
+
 def test_what_another_tab_imported_is_there_when_one_comes_back(visit, drop, tmp_path):
     page = visit("/?view=measurements&measured=none")
     expect(page.locator("#items [data-item]").first).to_be_visible()
@@ -403,7 +434,7 @@ def test_names_from_a_file_are_text_and_never_markup(visit, drop, tmp_path):
     wait_for_figures(page)
     drop(page, path)
     expect(side(page, "B")).to_contain_text(hostile)
-    page.locator("#proposal").get_by_role("button", name="It is the one shown").click()
+    page.locator("#proposal").get_by_role("button", name="It ran the plan that the controls show").click()
     wait_for_measured_points(page)
     card = page.evaluate(
         "document.querySelector('#roofline .plot').data.find(({ name }) => name === 'measured').customdata[0][0]"

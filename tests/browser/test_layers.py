@@ -44,6 +44,8 @@ def test_kinds_of_layers_stand_apart(open_page):
     expect(groups.nth(1)).to_contain_text("Expert layer")
     expect(groups.nth(-2)).to_contain_text("Optimizer")
     expect(groups.last).to_contain_text("Beside the ops")
+    box = page.locator("#layers .scroll:not(.every)")
+    assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0, "shapes of experts break their lines"
     page.get_by_role("button", name="whole step").click()
     shares = page.locator("#layers .scroll:not(.every) tbody td:last-child").all_inner_texts()
     assert sum(number(text) for text in shares if text.strip()) == pytest.approx(100, abs=1)

@@ -34,6 +34,10 @@ def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_
     expect(plan).to_contain_text("dp 2, tp 2")
     expect(plan).to_contain_text("predicted")
     expect(plan.locator(".worse")).to_contain_text("%")
+    # of another model a step is shorter, not better
+    other = rows.filter(has_text="CS336 xl, bf16")
+    expect(other.locator("td").nth(4)).to_contain_text("%")
+    expect(other.locator(".better, .worse")).to_have_count(0)
     page.get_by_role("button", name="step time").click()
     settled(page)
     steps = rows.locator("td:nth-child(4)").all_inner_texts()

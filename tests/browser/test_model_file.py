@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import EIGHT_GPUS, headline, query, settled, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, headline, query, settled, side, wait_for_figures
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -49,7 +49,7 @@ def test_what_was_assumed_is_listed_until_another_model_is_chosen(visit):
     expect(said).to_be_hidden()
 
 
-def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(visit):
+def test_a_file_that_cannot_be_used_names_its_key_and_what_belongs_elsewhere_gets_there(visit, tmp_path):
     page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     body = json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": -1}).encode()
@@ -59,9 +59,12 @@ def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(visit):
     page.set_input_files(PICKER, {"name": "train.log", "mimeType": "text/plain", "buffer": b"step 1 loss 2.3"})
     problem = page.get_by_role("alert").filter(has_text="train.log cannot be used")
     expect(problem).to_contain_text("Choose the config.json of a Hugging Face model")
-    # a trace is told where it goes, and gets there
-    page.set_input_files(PICKER, ROOT / "tests" / "reference" / "h200" / "trace-short-1.trace.json.gz")
-    problem = page.get_by_role("alert").filter(has_text="is a trace, no config.json")
-    expect(problem).to_contain_text("dropped anywhere on the page")
-    expect(problem.get_by_role("button", name="Import it")).to_be_visible()
     expect(page.locator("#model")).to_have_value("llama3-8b")
+    # what belongs elsewhere on the page gets there, and that is said
+    reference = ROOT / "tests" / "reference"
+    listed = tmp_path / "listed.json"
+    listed.write_text(json.dumps(json.loads((reference / "ops" / "gpt2.json").read_text()) | {"program": "listed.py"}))
+    for path, letter in ((reference / "h200" / "trace-short-1.trace.json.gz", "B"), (listed, "A")):
+        page.set_input_files(PICKER, path)
+        expect(page.locator(".toast", has_text=f"{path.name} is no config.json: it is imported")).to_be_visible()
+        expect(side(page, letter)).to_contain_text(path.name.partition(".")[0])

@@ -23,19 +23,10 @@ def test_numbers_have_three_digits_and_one_unit(call):
     assert call("format", "seconds", None) == "–"
 
 
-@pytest.mark.parametrize(
-    ("chip", "in_a_node", "of_a_rank"),
-    [
-        ("cpu", 4, 16e9), ("cpu", 1, 64e9), ("h200-sxm", 8, 141e9), ("none", 8, None),
-        ({"kind": "cpu", "chips_per_node": 2, "memory_bytes": 64e9}, 4, 32e9),
-    ],
-)  # fmt: skip
-def test_ranks_of_a_cpu_share_its_memory(call, chip, in_a_node, of_a_rank):
-    cpu = {"kind": "cpu", "chips_per_node": 1, "memory_bytes": 64e9}
-    gpu = {"kind": "gpu", "chips_per_node": 4, "memory_bytes": 141e9}
-    catalog = {"chips": [{"key": "cpu", "value": cpu}, {"key": "h200-sxm", "value": gpu}]}
-    cluster = {"chip": chip, "chips_per_node": in_a_node, "nodes": 2}
-    assert call("scenario", "rankBytes", {"cluster": cluster}, catalog) == of_a_rank
+def test_figures_of_a_study_have_the_digits_of_the_reference_else_those_that_say_something(call):
+    figures = [(1.051, None), (2.0, None), (21.75, None), (1234560.5, None), (0.00002524, None), (1.5, 3), (0.5, None)]
+    written = [call("views/studies/table", "written", *one) for one in figures]
+    assert written == ["1.051", "2", "21.75", "1\u202f234\u202f560", "2.524e−5", "1.500", "0.5"]
 
 
 def test_csv_keeps_full_precision_and_disarms_formulas(call):

@@ -106,7 +106,7 @@ def test_hardware_at_multiples_moves_the_step_and_the_catalogue_is_the_middle(vi
     expect(page.locator("#step-time .causes li", has_text="communication").first).to_contain_text("slower link")
     assert headline(page) != before
     # beyond the slider's end a number is typed; what is none is taken back
-    exact = page.get_by_label("link, exact multiple")
+    exact = page.get_by_label("link, exact multiple", exact=True)
     for typed, wanted in (("25", "25"), ("0", "25")):
         exact.fill(typed)
         exact.press("Enter")

@@ -60,6 +60,9 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
         """() => ["host <b>A</b>", "compute <b>A</b>"].every((lane) =>
             document.querySelector("#timeline .plot").layout?.yaxis.ticktext.includes(lane))"""
     )
+    # and its lanes have what memory would have, of which it says nothing
+    below = page.evaluate("() => document.querySelector('#timeline .plot').layout.yaxis.domain[0]")
+    assert below < 0.3, "the card is not half empty"
     # nothing is subtracted from the scenario that happens to be open
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
     # nor from what its own ops should take on a chip whose peaks are doubted
@@ -133,7 +136,9 @@ def test_the_controls_say_whose_scenario_they_move_while_a_profile_s_own_is_not_
     page.locator("#model").select_option("llama3-8b")
     expect(whose).to_contain_text("which is neither A nor B")
     expect(whose).to_contain_text("These controls move Llama 3 8B")
-    expect(page.locator("#proposal").get_by_role("button", name="It is the one shown")).to_be_visible()
+    expect(
+        page.locator("#proposal").get_by_role("button", name="It ran the plan that the controls show")
+    ).to_be_visible()
     whose.get_by_role("button", name="What unknown seems to be").click()
     expect(whose).to_contain_text("Proposed from the shapes")
     # a control that is moved is seen to move something: the plan that is left is A
@@ -181,10 +186,11 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     expect(page.get_by_label("Remedies")).to_contain_text(re.compile(r"Binds.* takes .* of 6[0-3]"))
     # a profile of two ranks has its collectives: other layouts are refused, each with its reason
     expect(what.get_by_label("Data parallel ranks")).to_be_hidden()
-    what.locator("summary").click()
-    expect(what.locator("details")).to_contain_text("data parallel: The list is of one rank of 2 already")
+    refused = what.locator("details", has_text="What it cannot be asked")
+    refused.locator("summary").click()
+    expect(refused).to_contain_text("data parallel: The list is of one rank of 2 already")
     expect(what.get_by_label("Tensor parallel ranks")).to_be_hidden()
-    what.locator("summary").click()
+    refused.locator("summary").click()
     # of what other tests dropped nothing is said any more
     notices = page.get_by_role("button", name="Dismiss unknown.json.gz")
     while notices.count() > 1:
@@ -234,7 +240,7 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(side(page, "A")).to_contain_text("choose A")
     expect(page.locator("#step-time .causes li")).to_have_count(0)
     expect(page.locator("#tile-step-time dt b")).to_have_text("")
-    proposal.get_by_role("button", name="It is the one shown").click()
+    proposal.get_by_role("button", name="It ran the plan that the controls show").click()
     expect(side(page, "A")).to_contain_text("predicted")
     expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
@@ -314,9 +320,15 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     found_calls = found["calls"]
     found["problems"] = [{"field": "aten::nonzero", "message": "where a mask holds is not known", "remedy": "Pad it"}]
     found["arguments"] = ["--batch-size", "4", "--compile"]
-    asked = []
+    asked, held = [], []
 
     def answer(route):
+        if route.request.method == "PUT":
+            held.append(route)
+        else:
+            route.continue_()
+
+    def traced(route):
         asked.append(route.request.url)
         route.continue_(
             url=re.sub(r"/api/traces.*", "/api/uploads?filename=ops.json", route.request.url),
@@ -327,6 +339,16 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
     drop(page, path)
+    # one is traced at a time: another waits, and says so
+    second = tmp_path / "second.json"
+    second.write_text(path.read_text())
+    drop(page, second)
+    waiting = page.locator("#tray .import", has_text="second.json")
+    expect(waiting).to_contain_text("in the queue: vit.json is traced first")
+    expect(page.locator("#tray .import", has_text="no closed form of it: tracing a step")).to_have_count(1)
+    waiting.get_by_role("button", name="Cancel second.json").click()
+    (route,) = held
+    traced(route)
     # nothing ran: what stands there is its own ops' prediction, and nothing is called measured
     expect(side(page, "A")).to_contain_text("traced")
     expect(side(page, "A")).to_contain_text("predicted from its own ops")
@@ -336,6 +358,8 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(offered.first).to_contain_text(re.compile(r"traced, .* predicted from its own ops for [\d\s]+ tokens"))
     page.keyboard.press("Escape")
     expect(page.locator("#step-time .sub")).to_contain_text("nothing ran")
+    # what its storages hold stands below its lanes
+    page.wait_for_function("() => document.querySelector('#timeline .plot').layout?.yaxis2?.title.text === 'GB'")
     expect(page.locator("#own-problems")).to_have_text("aten::nonzero where a mask holds is not known. Pad it.")
     page.get_by_role("tab", name="Configuration").click()
     expect(page.locator("#configuration tr", has_text="batch")).to_contain_text("4")
@@ -353,6 +377,15 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     expect(answered).not_to_have_text(by_own_link)
     what.get_by_label("Link inside a node").select_option("the chip's own link")
     expect(answered).to_have_text(by_own_link)
+    # so is hardware that is in no catalogue, of its own ops: no slider of the panel is needed for that
+    what.locator("summary", has_text="Hardware").click()
+    what.get_by_label("its own ops: link", exact=True).press("Home")
+    expect(answered).not_to_have_text(by_own_link)
+    expect(what.locator("summary", has_text="Hardware")).to_contain_text("link ×0.125")
+    expect(side(page, "B")).to_contain_text("choose B")
+    what.get_by_label("its own ops: link", exact=True).dblclick()
+    expect(answered).to_have_text(by_own_link)
+    what.locator("summary", has_text="Hardware").click()
     what.get_by_label("Sharding of states").select_option("fsdp")
     _give(what, "Tensor parallel ranks", "2")
     expect(what).to_contain_text("Each of 12 ranks")

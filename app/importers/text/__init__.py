@@ -95,6 +95,10 @@ _LOOKED_AT = 200_000
 """Letters of a log in which it may say that it trains adapters."""
 _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
+_PROGRAM = re.compile(
+    r"^(?:import|from) (?:torch\w*|transformers|lightning|accelerate|deepspeed|megatron|jax|flax)\b", re.MULTILINE
+)
+"""What a program that trains begins with; a traceback shows such lines indented."""
 _NOTHING = "no table with figures was found in this text"
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
@@ -178,6 +182,13 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         loop = trainers.read_loop(text, filename)
         if loop is not None and len(loop.rows) > sum(len(one.rows) for one in measurements):
             return _as_log(loop, text, limits, damage)
+    if not measurements and _PROGRAM.search(text[:_LOOKED_AT]):
+        message = "this is a Python program, not what it printed"
+        remedy = (
+            "Predict its step without a GPU: headroom trace SCRIPT.py --out ops.json, and import ops.json. Or run it,"
+            " and import its profile or its log."
+        )
+        raise ImportRefused("program", "", message, remedy)
     if not measurements:
         raise ImportRefused("text", "", _NOTHING, _REMEDY)
     _share_softmax(measurements)

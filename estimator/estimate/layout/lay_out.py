@@ -18,7 +18,7 @@ from estimator.estimate.layout.units import lacks, spread
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list, flops_of
 from estimator.estimate.recorded import recorded
 from estimator.scenario.codec import decode
-from estimator.scenario.hardware import Cluster
+from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.legality import chunk_problems, schedule_problems
 from estimator.scenario.op_list import OpList
 from estimator.scenario.plan import SCHEDULES, Plan
@@ -35,13 +35,13 @@ class Laying:
     """How a list is laid out: a plan, micro-batches of the list's own batch in a step, and how linears are split.
 
     ``split``: from the end of a module's path to ``column`` or ``row``; without, names propose it. ``link``: what joins
-    the chips of a node, "" for the chip's own.
+    the chips of a node, a name of the catalogue or one of one's own, "" for the chip's own.
     """
 
     plan: Plan = field(default_factory=Plan)
     micro_batches: int = 1
     split: Mapping[str, str] = field(default_factory=dict)
-    link: str = ""
+    link: str | Link = ""
 
     @property
     def moving(self) -> tuple[str, ...]:
@@ -56,7 +56,9 @@ class Laying:
         return bool(self.moving)
 
 
-def laying_of(plan: Mapping[str, object], micro_batches: int = 1, split: Iterable[str] = (), link: str = "") -> Laying:
+def laying_of(
+    plan: Mapping[str, object], micro_batches: int = 1, split: Iterable[str] = (), link: str | Link = ""
+) -> Laying:
     """Read how a list is laid out: fields of a plan, and texts such as q_proj=column.
 
     Raises InputProblems that name ``plan.…``, ``micro_batches`` or ``split`` for what no list can be laid out by.
@@ -82,7 +84,12 @@ def laid_out(found: OpList, laying: Laying) -> OpList:
 
 
 def estimate_laid_out(
-    found: OpList, laying: Laying, chip: str = "", calibration: Calibrated | None = None, *, interval: bool = True
+    found: OpList,
+    laying: Laying,
+    chip: str | Chip = "",
+    calibration: Calibrated | None = None,
+    *,
+    interval: bool = True,
 ) -> Estimate:
     """Predict the step of a list under a plan; raise InputProblems for what it cannot have."""
     check(found, laying)

@@ -7,9 +7,13 @@ import { about, layout, tokenOf, UNNAMED } from "./base.js";
 /** @typedef {import("../types.js").Drawn} Drawn */
 /** @typedef {{letter: string, predicted: boolean, drawn: Drawn, fits: boolean}} Run  one side, laid out */
 
+/** Of a lane: at least, and at most where lanes have the whole card. */
 const LANE_PX = 15;
+const HIGHEST_PX = 60;
 const PAIR_GAP_PX = 7;
 const MOST_SEAMS = 60;
+/** Of the longest step: blocks that are shorter on average have no seams, which would be all that is seen of them. */
+const SEAM_FRAC = 0.006;
 /** At least: with few lanes memory has what they leave, and a card keeps its height when its answer comes. */
 const MEMORY_PX = 52;
 export const HEIGHT_PX = 290;
@@ -113,22 +117,25 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
   const rows = lanes.flatMap((lane) =>
     runs.filter(({ drawn }) => drawn.lanes.includes(lane)).map((run) => ({ lane, run })),
   );
+  const memory = runs.some(({ drawn }) => drawn.memory.length);
+  const between = PAIR_GAP_PX * (new Set(rows.map(({ lane }) => lane)).size - 1);
+  const room = Math.floor((HEIGHT_PX - 46 - between) / Math.max(rows.length, 1)) - 1;
+  const lane_px = memory ? LANE_PX : Math.max(LANE_PX, Math.min(HIGHEST_PX, room));
   /** @type {Map<Run, Map<string, number>>} */
   const places = new Map(runs.map((run) => [run, new Map()]));
   let top = 16;
   const ticks = rows.map(({ lane, run }, at) => {
     if (at && rows[at - 1].lane !== lane) top += PAIR_GAP_PX;
     places.get(run)?.set(lane, top);
-    const middle = top + LANE_PX / 2;
-    top += LANE_PX + 1;
+    const middle = top + lane_px / 2;
+    top += lane_px + 1;
     return { middle, text: `${rows[at - 1]?.lane === lane ? "" : `${SHORT[lane] ?? lane} `}<b>${run.letter}</b>` };
   });
   const laneEnd = top + 6;
-  const memory = runs.some(({ drawn }) => drawn.memory.length);
   const height = Math.max(memory ? HEIGHT_PX : 0, laneEnd + (memory ? MEMORY_PX + 12 : 0) + 24);
   const y = (/** @type {number} */ px) => 1 - px / height;
   const known = new Map([...passes, LEFT_OUT, ...phases, ...names].map((one) => [one.key, one]));
-  /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean, faint: boolean}>} */
+  /** @type {Map<string, {x: (number | null)[], y: (number | null)[], length_s: number, kind: string, predicted: boolean, faint: boolean}>} */
   const shapes = new Map();
   for (const run of runs) {
     const { drawn } = run;
@@ -140,11 +147,19 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     drawn.start_s.forEach((start, at) => {
       const faint = !isAbout(pieces[at]) && !holds(drawn.kind[at]);
       const key = `${drawn.kind[at]} ${run.predicted} ${faint}`;
-      const trace = shapes.get(key) ?? { x: [], y: [], kind: drawn.kind[at], predicted: run.predicted, faint };
+      const trace = shapes.get(key) ?? {
+        x: [],
+        y: [],
+        length_s: 0,
+        kind: drawn.kind[at],
+        predicted: run.predicted,
+        faint,
+      };
+      trace.length_s += drawn.end_s[at] - start;
       const low = places.get(run)?.get(drawn.lanes[drawn.lane[at]]) ?? 0;
       const [left, right] = [start / scale.factor, drawn.end_s[at] / scale.factor];
       trace.x.push(left, right, right, left, left, null);
-      trace.y.push(low, low, low + LANE_PX, low + LANE_PX, low, null);
+      trace.y.push(low, low, low + lane_px, low + lane_px, low, null);
       shapes.set(key, trace);
     });
   }
@@ -153,10 +168,10 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
     const found = known.get(kind);
     return found ? tokenOf(found) : UNNAMED;
   };
-  const blocks = [...shapes.values()].map(({ x, y: top_px, kind, predicted, faint }) => ({
+  const blocks = [...shapes.values()].map(({ x, y: top_px, length_s, kind, predicted, faint }) => ({
     type: "scatter",
-    // seams between many blocks would be all that is seen, and each is an element of its own to draw
-    mode: x.length > 6 * MOST_SEAMS ? "none" : "lines",
+    // seams between many or short blocks would be all that is seen, and each is an element of its own to draw
+    mode: x.length > 6 * MOST_SEAMS || length_s / (x.length / 6) < SEAM_FRAC * longest ? "none" : "lines",
     fill: "toself",
     x,
     y: top_px,
@@ -175,7 +190,7 @@ export function timeline({ runs, names, phases, passes = [], expected = [], sele
       const [end, name] = [run.drawn.end_s[at], run.drawn.name[at]];
       if (run.drawn.kind[at] !== PHASE || (end - start) / longest < LETTER_FRAC * name.length) return [];
       const top_px = places.get(run)?.get(run.drawn.lanes[run.drawn.lane[at]]) ?? 0;
-      return [{ x: (start + end) / 2 / scale.factor, y: top_px + LANE_PX / 2, name }];
+      return [{ x: (start + end) / 2 / scale.factor, y: top_px + lane_px / 2, name }];
     }),
   );
   const words = {

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from app.disk import write_json
 from app.main import create_app
+from estimator.scenario import catalog
+from estimator.scenario.codec import encode
 
 PROBES = json.loads((Path(__file__).parents[2] / "reference" / "h200_programs" / "launches.json").read_text())
 OPS = Path(__file__).parents[2] / "reference" / "ops" / "gpt2.json"
@@ -62,6 +64,9 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         drawn = client.get(f"/api/measurements/{listed}/timeline", **asked).json()
         assert drawn["total_s"] == own["estimate"]["step_time_s"]
         assert drawn["lanes"] == ["host", "compute"]
+        held = own["estimate"]["memory"]
+        assert max(size for _, size in drawn["memory"]) == held["peak_bytes"] > 0
+        assert drawn["capacity_bytes"] == held["capacity_bytes"]
         spread = {"ranks": 4, "sharding": "fsdp", "tp": 2, "split": ["c_attn=column", "c_proj=row"]}
         laid = client.get(f"/api/measurements/{listed}/what-if", params=spread).json()
         assert laid["laying"]["split"] == {"c_attn": "column", "c_proj": "row"}
@@ -69,6 +74,17 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         apart = client.get(f"/api/measurements/{listed}/what-if", params={**spread, "link": "ethernet-10g"}).json()
         assert apart["estimate"]["step_time_s"] > 1.1 * laid["estimate"]["step_time_s"]
         assert apart["before"] == laid["before"]
+        # a link and a chip of one's own, as the page makes them of the catalogue's
+        mine = catalog.link("ethernet-10g")
+        for times in (1, 0.5):
+            link = json.dumps(encode(mine) | {"bytes_per_s": mine.bytes_per_s * times})
+            moved = client.get(f"/api/measurements/{listed}/what-if", params={**spread, "link": link}).json()
+            same = moved["estimate"]["step_time_s"] == apart["estimate"]["step_time_s"]
+            assert same is (times == 1), "half the rate takes longer"
+        chip = catalog.chip("h200-sxm")
+        slow = json.dumps(encode(chip) | {"memory_bytes_per_s": chip.memory_bytes_per_s / 4})
+        moved = client.get(f"/api/measurements/{listed}/what-if", params={"chip": slow}).json()
+        assert moved["estimate"]["step_time_s"] > moved["before"]["step_time_s"]
         for refused, field in (
             ({"tp": 5}, "tp"),
             ({"ranks": 2**20, "tp": 2}, "ranks"),
@@ -76,6 +92,8 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
             ({"split": "c_attn=column"}, "split"),
             ({"micro_batches": 0}, "micro_batches"),
             ({"link": "string"}, "link"),
+            ({"link": "{"}, "link"),
+            ({"chip": "{"}, "chip"),
         ):
             answer = client.get(f"/api/measurements/{listed}/what-if", params=refused)
             assert [one["field"] for one in answer.json()["problems"]] == [field], answer.text

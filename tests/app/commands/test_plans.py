@@ -17,6 +17,7 @@ def found(step_s: float, peak_bytes: float, ties: int = 0, **plan) -> Found:
         interval_s=(step_s, step_s),
         peak_bytes=peak_bytes,
         reserved_bytes=peak_bytes,
+        capacity_bytes=141e9,
         cost_chip_s=8 * step_s,
         tokens_per_s=1000 / step_s,
         mfu=0.4,

@@ -62,9 +62,25 @@ def device_trace(process, thread):
 def test_a_trace_of_xla_on_a_device(tmp_path, process, thread):
     found = one(read(tmp_path, device_trace(process, thread)))
     assert found.steps_s == pytest.approx((100e-6, 110e-6))
+    (shown,) = [one.message for one in found.warnings if one.code == "step-shown"]
+    assert shown == "Its kernels are those of step 1 of 2, 100 µs: the median"
     assert [(one.name, one.category, one.count, one.flops, one.bytes) for one in found.kernels] == [
         ("fusion.3", "matmul", 1, 2000.0, 50.0), ("all-reduce.1", "communication", 1, None, None),
     ]  # fmt: skip
+
+
+def test_of_disturbed_steps_the_one_whose_time_is_told_is_shown(tmp_path):
+    trace = device_trace("/device:TPU:0", "XLA Ops")
+    for event in trace["traceEvents"]:
+        if event.get("name") == "1":
+            event["dur"] = 1000
+        if event.get("ts", 0) >= 100:
+            event["ts"] += 900
+    found = one(read(tmp_path, trace))
+    assert found.steps_s == pytest.approx((1000e-6, 110e-6))
+    assert [(kernel.name, kernel.total_s) for kernel in found.kernels] == [("fusion.3", pytest.approx(44e-6))]
+    (shown,) = [one.message for one in found.warnings if one.code == "step-shown"]
+    assert shown == "Its kernels are those of step 2 of 2, 110 µs: the fastest, as something disturbed the others"
 
 
 def test_a_device_that_only_copied_is_not_the_one_that_is_shown(tmp_path):

@@ -98,6 +98,9 @@ def torch_file(folder):
         (lambda folder: b"\x7fELF\x02\x01\x01" + bytes(100), "binary", "trace"),
         (lambda folder: gz(gz(b"text")), "gzip", "Unpack it once"),
         (lambda folder: b'{"rocprofiler-sdk-tool": [{' + b" " * 2_000_000, "rocprof", "--output-format csv"),
+        (lambda folder: b'"""Train."""\nimport torch\n\nBATCH = 4\n', "program", "headroom trace SCRIPT.py"),
+        (lambda folder: b'{"cells": [], "metadata": {}, "nbformat": 4}', "notebook", "headroom trace SCRIPT.py"),
+        (lambda folder: b'{"architectures": ["A"], "model_type": "a"}', "config", "headroom estimate --hf FILE"),
     ],
 )
 def test_what_is_refused_says_the_way_out(tmp_path, make, format, way_out):

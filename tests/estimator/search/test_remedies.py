@@ -8,6 +8,7 @@ from pathlib import Path
 from estimator.estimate.estimate import estimate
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.units import bytes_text
 from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, FieldChange, remedies
 
 SAMPLES = sorted((Path(__file__).parents[3] / "app" / "samples").glob("*.json"))
@@ -87,6 +88,21 @@ def test_a_plan_that_does_not_fit_is_told_what_makes_it_fit():
     assert found.over_bytes > 1e12
     assert all(one.reserved_bytes <= 80 * 1024**3 for one in found.best)
     assert any(change.field == "plan.sharding" for change in found.best[0].changes)
+
+
+def test_where_no_neighbour_fits_the_changes_that_do_together_are_a_remedy():
+    asked = {
+        "model": "llama3-70b", "cluster": {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 1},
+        "training": {"seq_len": 4096, "global_batch": 64, "precision": "bf16"},
+        "plan": {"dp": 8, "micro_batch": 1, "sharding": "ddp"},
+    }  # fmt: skip
+    (one,) = remedies(asked).best
+    assert {change.field for change in one.changes} == {"plan.sharding", "plan.recompute", "plan.offload"}
+    there = estimate(scenario_from_json(one.scenario), interval=False)
+    assert there.memory.fits
+    own = estimate(scenario_from_json(asked), interval=False)
+    (problem,) = [one for one in own.problems if one.field == "memory"]
+    assert f"{bytes_text(there.memory.reserved_bytes)}, which fits." in problem.remedy, "it is what the problem advises"
 
 
 def test_nothing_is_explained_of_plans_that_are_only_tried(monkeypatch):

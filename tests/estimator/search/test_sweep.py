@@ -87,6 +87,7 @@ def test_each_plan_found_is_a_scenario_of_its_own(found):
         assert result.step_time_s == pytest.approx(item.step_time_s, rel=1e-9)
         assert result.memory.peak_bytes == pytest.approx(item.peak_bytes, rel=1e-9)
         assert result.memory.reserved_bytes == pytest.approx(item.reserved_bytes, rel=1e-9)
+        assert result.memory.capacity_bytes == item.capacity_bytes
         assert item.cost_chip_s == 4 * item.step_time_s
         assert item.mfu == pytest.approx(result.mfu, rel=1e-9)
 

@@ -20,7 +20,7 @@ ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "r
 
 @pytest.fixture(scope="module")
 def rows():
-    options = {"small": True, "ladders": ONCE, "limit_s": 600.0}
+    options = {"sizes": "few", "ladders": ONCE, "limit_s": 600.0}
     return run(Job(benchmark="probes", device="cpu", warmup=1, steps=3, options=options), lambda event: None).rows
 
 
@@ -86,7 +86,7 @@ def test_launches_are_timed_by_hundreds(monkeypatch):
     for name, calls in (("backward", backward), ("grad", gradients)):
         inner = getattr(torch.autograd, name)
         monkeypatch.setattr(torch.autograd, name, lambda *a, inner=inner, calls=calls: (calls.append(1), inner(*a))[1])
-    options = {"small": True, "ladders": ["launch"]}
+    options = {"sizes": "few", "ladders": ["launch"]}
     job = Job(benchmark="probes", device="cpu", warmup=1, steps=5, options=options)
     found = {row["op"]: row for row in run(job, lambda event: None).rows}
     assert found["op"]["launch_s"] == pytest.approx(found["op"]["median_s"] / 100)
@@ -97,17 +97,18 @@ def test_launches_are_timed_by_hundreds(monkeypatch):
     assert min(len(backward), len(gradients)) >= 6, "warmed up once, then five samples"
 
 
-def test_the_limit_ends_the_ladder_but_every_probe_has_its_row():
-    options = {"small": True, "ladders": ["copy", "gemm"], "limit_s": 1.0}
+@pytest.mark.parametrize(("sizes", "few"), [("default", True), ("all", False)])
+def test_the_limit_ends_the_ladder_but_every_probe_has_its_row(sizes, few):
+    options = {"sizes": sizes, "ladders": ["copy", "gemm"], "limit_s": 1.0}
     job = Job(benchmark="probes", device="cpu", warmup=100, steps=20_000, options=options)
     statuses = [row["status"] for row in run(job, lambda event: None).rows]
-    assert len(statuses) == sum(len(list(LADDERS[name](False, True))) for name in ("copy", "gemm"))
+    assert len(statuses) == sum(len(list(LADDERS[name](False, few))) for name in ("copy", "gemm"))
     assert statuses[0] == "ok"
     assert statuses[-1] == "not_run"
 
 
 def test_ranks_add_the_collectives(tmp_path):
-    result = measure(tmp_path, 2, "probes", "--small", "--ladders", "copy,collective")
+    result = measure(tmp_path, 2, "probes", "--sizes", "few", "--ladders", "copy,collective")
     assert {row["ladder"] for row in result.rows} == {"copy", "collective"}
     assert {row["status"] for row in result.rows} == {"ok"}
     assert {one.kind for one in result.collectives} >= {"all-reduce", "all-to-all", "p2p"}

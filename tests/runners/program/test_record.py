@@ -117,7 +117,10 @@ def test_recomputation_is_marked_and_the_scaler_lets_the_optimizer_step(traced):
     assert "_amp_foreach_non_finite_check_and_unscale_" in ops(found)
     assert ops(found, phase="optimizer") != []
     assert any(call.kind == "sync" for call in found.calls)
-    assert any("placeholders" in text for text in found.assumptions)
+    (said,) = [text for text in found.assumptions if "placeholders" in text]
+    lines = (PROGRAMS / "checkpointed.py").read_text().splitlines()
+    item, written = (next(at for at, text in enumerate(lines, 1) if one in text) for one in (".item()", "{loss:.1f}"))
+    assert said.endswith(f"; it reads them in checkpointed.py, lines {item}, {written}"), "the program's, not torch's"
 
 
 def test_ddp_reduces_its_buckets_beside_the_backward(traced):

@@ -1,5 +1,6 @@
 /** A config.json from Hugging Face: a model that the scenario can hold, or one that has to be traced. */
 import { ApiError, api } from "../../api.js";
+import { scenarioIn } from "../../scenarioFile.js";
 import { state } from "../../state.js";
 
 const MOST_BYTES = 1 << 20;
@@ -16,12 +17,24 @@ export async function isConfig(file) {
   }
 }
 
+/** What a config is called where its file has every model's name. @param {File} file */
+export async function nameOf(file) {
+  if (file.name !== "config.json") return file.name;
+  const { model_type } = JSON.parse(await file.text());
+  return `${model_type}.json`;
+}
+
 const HEAD_BYTES = 1 << 16;
 
-/** Whether a file is a profiler's trace, or packed as those are. @param {File} file */
-export async function isTrace(file) {
+/** What other files that the page takes begin with: traces, op lists, results, pages that were saved. */
+const OTHERS =
+  /"(traceEvents|deviceProperties|steps_s|measurements)"\s*:|"(format|headroom)"\s*:\s*"(headroom-ops|page)"/;
+
+/** Whether a file is no config.json but something that the page takes elsewhere, or packed as that is. @param {File} file */
+export async function belongsElsewhere(file) {
+  if (/\.(gz|zip|tgz|tar|html|csv|pb|pt|pickle)$/i.test(file.name)) return true;
   const head = await file.slice(0, HEAD_BYTES).text();
-  return file.name.endsWith(".gz") || /"(traceEvents|deviceProperties)"\s*:/.test(head);
+  return OTHERS.test(head) || (file.size <= MOST_BYTES && scenarioIn(await file.text(), state.catalog) !== null);
 }
 
 /** Its model; null where there is no closed form of it. @param {File} file */

@@ -121,7 +121,7 @@ export function createImport({ files, text, preview }) {
     h(
       "div",
       { class: "drop" },
-      "Drop files anywhere on this page: result JSON, PyTorch traces (.json, .json.gz), text tables, logs.",
+      "Drop files anywhere on this page: traces of PyTorch or JAX, op lists, results, the config.json of a model, tables, logs.",
       h("button", { type: "button", class: "primary", text: "Choose files", onclick: () => picker.click() }),
       picker,
     ),

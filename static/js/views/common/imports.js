@@ -10,42 +10,72 @@ import { scenarioIn } from "../../scenarioFile.js";
 import { state } from "../../state.js";
 import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
-import { isConfig, modelOf, traceOptions } from "./configFile.js";
+import { isConfig, modelOf, nameOf, traceOptions } from "./configFile.js";
 import { createPreview } from "./preview.js";
 import { arrange, forgetLine, keepLine } from "./kept.js";
-import { announce, byId, h, icon } from "./dom.js";
+import { announce, byId, h, icon, put } from "./dom.js";
 import { documentOf, openDocument } from "./takeAlong.js";
 import { toast, trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
+/** Between two questions how many traces of other pages come before this one's. */
+const TURN_MS = 1500;
 const DONE_MS = 6000;
 /** More than any model of one's own takes. */
 const MOST_SCENARIO_BYTES = 1 << 18;
-/** @type {(() => void)[]} */
-const queue = [];
-let active = 0;
+/** `wait`: told whose turn it is, and how many come between. @typedef {{name: string, start: () => void, wait: (now: string, between: number) => void}} Waiting */
 
-function next() {
-  while (active < AT_ONCE && queue.length) {
-    active += 1;
-    queue.shift()?.();
+/** Files that take turns. @param {number} most  at once */
+function createLine(most) {
+  /** @type {Waiting[]} */
+  const waiting = [];
+  /** @type {Waiting[]} */
+  const busy = [];
+  function next() {
+    for (let one; busy.length < most && (one = waiting.shift()); one.start()) busy.push(one);
+    waiting.forEach((one, between) => one.wait(busy[0].name, between));
   }
+  return {
+    /** @param {Waiting} one */
+    join(one) {
+      waiting.push(one);
+      next();
+    },
+    /** It has had its turn, or wants none any more. @param {Waiting} one */
+    leave(one) {
+      for (const some of [waiting, busy]) if (some.includes(one)) some.splice(some.indexOf(one), 1);
+      next();
+    },
+  };
 }
+const files = createLine(AT_ONCE);
+/** The server traces one at a time, which keeps no file waiting. */
+const traces = createLine(1);
 
-/** @param {File[]} files */
-export async function importFiles(files) {
-  const found = await Promise.all(files.map(documentOf));
-  files.forEach((file, at) => {
+/**
+ * Of several files the first that is there opens, and the others say so: the page does not move on under whoever reads.
+ * @typedef {{opened: boolean}} Batch
+ */
+
+/** @param {File[]} given */
+export async function importFiles(given) {
+  /** @type {Batch} */
+  const batch = { opened: false };
+  const found = await Promise.all(given.map(documentOf));
+  given.forEach((file, at) => {
     const document = found[at];
-    if (document) void open(document, file.name);
+    if (!document) return;
+    batch.opened = true;
+    void open(document, file.name);
   });
-  const others = files.filter((_, at) => !found[at]);
+  const others = given.filter((_, at) => !found[at]);
   const scenarios = await Promise.all(others.map(isScenario));
+  batch.opened ||= scenarios.includes(true);
   const rest = others.filter((_, at) => !scenarios[at]);
   const configs = await Promise.all(rest.map(isConfig));
-  rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file)));
-  for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) void importBlob(body, name);
+  rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file, batch)));
+  for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) importBlob(body, name, { batch });
 }
 
 /**
@@ -73,9 +103,19 @@ function openedScenario(text, name) {
 /** @param {File} file */
 const isScenario = async (file) => file.size <= MOST_SCENARIO_BYTES && openedScenario(await file.text(), file.name);
 
+/** A config.json that was pasted: it becomes the model as if it were dropped. @param {string} text @returns {Promise<boolean>}  whether it is */
+async function openedConfig(text) {
+  const file = new File([text], "config.json", { type: "application/json" });
+  if (!(await isConfig(file))) return false;
+  await trying(openConfig(file));
+  return true;
+}
+
 /** @param {string} text @param {string} name */
-export const importText = (text, name) =>
-  openedScenario(text, name) || importBlob(new Blob([text], { type: "text/plain" }), name);
+export const importText = async (text, name) =>
+  openedScenario(text, name) ||
+  (await openedConfig(text)) ||
+  importBlob(new Blob([text], { type: "text/plain" }), name);
 
 /** @type {ReturnType<typeof createPreview> | null} */
 let preview = null;
@@ -101,24 +141,37 @@ function openPreview(blob, name, instead = "", earlier = "") {
   void trying(preview.open(blob, name, earlier));
 }
 /** @param {string} text @param {string} name */
-export const previewText = (text, name) =>
-  openedScenario(text, name) || openPreview(new Blob([text], { type: "text/plain" }), name);
+export const previewText = async (text, name) =>
+  openedScenario(text, name) ||
+  (await openedConfig(text)) ||
+  openPreview(new Blob([text], { type: "text/plain" }), name);
 
-/** A config.json becomes the model of the scenario, or is traced. @param {File} file */
-async function openConfig(file) {
+/** A config.json becomes the model of the scenario, or is traced. @param {File} file @param {Batch} [batch] */
+async function openConfig(file, batch) {
   const found = await modelOf(file);
-  if (!found) return void traceFile(file);
+  if (!found) return void traceFile(file, batch);
+  if (batch) batch.opened = true;
   setOwnModel(found.model);
   show("explore");
   toast(`${found.model.name}, ${short(found.parameters)} parameters, is now the model`);
   return undefined;
 }
 
-/** Trace the model of a config.json that no closed form covers, on the server and without a GPU. @param {File} file */
-export function traceFile(file) {
+/** Trace the model of a config.json that no closed form covers, on the server and without a GPU. @param {File} file @param {Batch} [batch] */
+export async function traceFile(file, batch) {
   const options = traceOptions();
   const word = `no closed form of it: tracing a step of ${options.batch} × ${options.seq} tokens, some ten seconds`;
-  importBlob(file, file.name, { path: `/api/traces?${new URLSearchParams(options)}&`, word });
+  const ticket = Math.random().toString(36).slice(2);
+  importBlob(file, await nameOf(file), {
+    batch,
+    path: `/api/traces?${new URLSearchParams({ ...options, ticket })}&`,
+    word,
+    line: traces,
+    turn: async () => {
+      const { before } = await api.traceTurn(ticket);
+      return before ? `in the queue behind ${plural(before, "trace")} of another page` : "";
+    },
+  });
 }
 
 /** @param {Element} card @param {boolean} yes */
@@ -127,8 +180,17 @@ function fold(card, yes) {
   card.querySelector(".title")?.setAttribute("aria-expanded", String(!yes));
 }
 
-/** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string, columns?: string, done?: () => Promise<void>}} [how] */
-function importBlob(blob, filename, { path, word = "reading", columns = "", done } = {}) {
+/**
+ * @param {Blob} blob @param {string} filename
+ * @param {{path?: string, word?: string, columns?: string, line?: typeof files, batch?: Batch,
+ *   turn?: () => Promise<string>, done?: () => Promise<void>}} [how]  `turn`: what it still waits for on the server, "" for
+ *   nothing
+ */
+function importBlob(
+  blob,
+  filename,
+  { path, word = "reading", columns = "", line = files, batch = { opened: false }, turn, done } = {},
+) {
   const bar = h("i");
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", class: "dismiss", "aria-label": `Cancel ${filename}` }, icon("close"));
@@ -162,29 +224,52 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     fold(card, true);
     keepLine(card, filename);
   };
+  /** @type {Waiting} */
+  const own = {
+    name: filename,
+    start: () => void start(),
+    wait: (now, between) =>
+      put(
+        status,
+        line === traces
+          ? `in the queue: ${now} is traced first${between ? `, then ${plural(between, "other")}` : ""}`
+          : "waiting",
+      ),
+  };
   let cancel = () => {
-    queue.splice(queue.indexOf(start), 1);
+    line.leave(own);
     remove();
   };
   close.onclick = () => cancel();
 
   async function start() {
+    let said = word;
     /** @param {number} sent */
     const told = (sent) => {
       bar.style.width = `${100 * sent}%`;
-      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : word;
+      put(status, sent < 1 ? `sending, ${percent(sent)}` : said);
     };
+    const asking =
+      turn &&
+      setInterval(
+        () =>
+          void turn().then(
+            (waits) => put(status, (said = waits || word)),
+            () => {},
+          ),
+        TURN_MS,
+      );
     const sending = upload(blob, filename, told, path);
     cancel = sending.cancel;
     try {
-      succeed(await sending.done);
+      const imported = await sending.done.finally(() => clearInterval(asking));
+      succeed(imported);
     } catch (error) {
       fail(error instanceof ApiError ? error : new ApiError("The answer could not be read.", 0));
     } finally {
       cancel = remove;
       close.setAttribute("aria-label", `Dismiss ${filename}`);
-      active -= 1;
-      next();
+      line.leave(own);
     }
   }
 
@@ -214,10 +299,23 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     announce(`${filename} imported: ${status.textContent}`);
     await trying(refreshMeasurements());
     const first = chief(measurements);
-    if (first) await trying(openMeasurement(first.id));
+    const opens = first && !batch.opened;
+    if (opens) {
+      batch.opened = true;
+      await trying(openMeasurement(first.id));
+    } else if (first)
+      acts.prepend(
+        h("button", {
+          type: "button",
+          class: "link",
+          text: "Show",
+          "aria-label": `Show ${filename}`,
+          onclick: () => void trying(openMeasurement(first.id)),
+        }),
+      );
     // not before: it is deleted by that, and would be asked for
     if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
-    if (first && !warnings.length && !same_as && !probes) {
+    if (opens && !warnings.length && !same_as && !probes) {
       forgetLine(filename);
       setTimeout(remove, DONE_MS);
     } else keep();
@@ -234,8 +332,7 @@ function importBlob(blob, filename, { path, word = "reading", columns = "", done
     keep();
     return undefined;
   }
-  queue.push(start);
-  next();
+  line.join(own);
 }
 
 /** The same file was there before: keep one. @param {string} id @param {string} before @param {() => void} done */

@@ -1,4 +1,5 @@
 /** Explore: the plan at the left; at the right A against B: five numbers, where the difference goes, what would help. */
+import { matched } from "../../figures/matched.js";
 import { ownWorks } from "../../figures/ownOps.js";
 import { roofsApart, worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
@@ -13,7 +14,7 @@ import { later, watch } from "../common/queue.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
 import { createConfiguration } from "./configuration.js";
-import { createKernels, matchedNow } from "./kernels.js";
+import { createKernels } from "./kernels.js";
 import { createLayers } from "./layers.js";
 import { createLevels } from "./levels.js";
 import { createMemory } from "./memoryCard.js";
@@ -27,6 +28,24 @@ import { createSweep } from "./sweepCard.js";
 import { createTabs } from "./tabs.js";
 import { createTimeline } from "./timelineCard.js";
 import { createWaterfall } from "./waterfall.js";
+
+/**
+ * What was measured, as far as it says its work: of a profile the ops, whose shapes tell FLOPs and bytes, which names of
+ * most kernels do not.
+ * @param {import("../../types.js").Measurement | null} run
+ */
+const kernelsOf = (run) => (run?.expected ? ownWorks(run.expected.ops).measured : run?.kernels);
+
+/** Names of A and B that are one thing. @returns {[string, string][]} */
+function joinedNow() {
+  const [a, b] = [state.pair?.a, state.pair?.b].map((side) => {
+    const run = side?.measurement;
+    return side && run ? { ...side, measurement: { ...run, kernels: kernelsOf(run) ?? [] } } : (side ?? null);
+  });
+  return matched({ a, b, edited: "" }, state.measurement?.expected?.ops, state.catalog.sends).flatMap(
+    ({ by, names }) => (by ? [names] : []),
+  );
+}
 
 /** How names of downloaded files begin. */
 function name() {
@@ -143,11 +162,10 @@ export function createExplore(root, { tour, choose }) {
     const { pair, measurement } = state;
     const both = [pair?.a, pair?.b].filter((side) => side !== null && side !== undefined);
     const own = both.find((side) => side.own)?.own ?? null;
-    const works = own && ownWorks(own.ops);
     const series = both.flatMap(({ letter, predicted, estimate, measurement: run, step_s, own: its }) => {
       if (its) return [{ letter, predicted, works: worksOf(ownWorks(its.ops).predicted), step_s: step_s ?? 1 }];
       if (estimate) return [{ letter, predicted, works: worksOf(estimate.ops), step_s: step_s ?? 1 }];
-      const kernels_ = works && run?.id === measurement?.id ? works.measured : run?.kernels;
+      const kernels_ = kernelsOf(run);
       if (!kernels_?.length) return [];
       const all_s = kernels_.reduce((sum, { total_s }) => sum + total_s, 0);
       return [{ letter, predicted, works: worksOfKernels(kernels_), step_s: step_s ?? all_s }];
@@ -198,7 +216,7 @@ export function createExplore(root, { tour, choose }) {
           })),
         ),
         level,
-        joined: matchedNow().flatMap(({ by, names }) => (by ? [names] : [])),
+        joined: joinedNow(),
       };
       const figure = roofline({ ...parts, categories: catalog.categories, selected, colour, range, narrow: narrow() });
       if (drag) heldRange = figure.range;

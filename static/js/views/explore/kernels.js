@@ -15,7 +15,7 @@ const LONG = 72;
 const KEYS = /** @type {const} */ (["name", "shape", "category", "a_count", "a_s", "b_count", "b_s", "by"]);
 
 /** The kernels that the page sets side by side now. */
-export const matchedNow = () => {
+const matchedNow = () => {
   const { pair, measurement, catalog } = state;
   return pair ? matched(pair, measurement?.expected?.ops, catalog.sends) : [];
 };

@@ -23,6 +23,8 @@ const WIDE = [1, 2, 3, 4, 5, 8];
 
 /** @param {Line} line */
 const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
+/** Spaces at which a shape in a column of its own does not break its line: that is left to those before a bracket. */
+const INSIDE = / (?=×)|(?<=×) (?!\()/g;
 
 /** A name whose long words may be broken where a narrow column has no room for them. @param {string} name */
 const hyphened = (name) => name.replace(/(\w{7})(?=\w{5})/g, "$1\u00ad");
@@ -173,7 +175,7 @@ export function createLayers({ name }) {
           breakable(one.name),
           h("small", { class: "stacked", text: shapeOf(one) }),
         ),
-        h("td", { class: "wide", text: shapeOf(one) }),
+        h("td", { class: "wide", text: shapeOf(one).replace(INSIDE, "\u00a0") }),
         wide(cell(one.flops, quantity(one.flops, ""))),
         wide(cell(one.bytes, bytes(one.bytes))),
         h("td", { class: "wide", text: one.bytes && one.flops ? significant(one.flops / one.bytes) : "–" }),

@@ -5,9 +5,10 @@
 import { setOwnModel } from "../../actions.js";
 import { ApiError } from "../../api.js";
 import { said as sentence, short } from "../../format.js";
-import { isTrace, modelOf } from "../common/configFile.js";
+import { belongsElsewhere, modelOf } from "../common/configFile.js";
 import { announce, h } from "../common/dom.js";
 import { importFiles, traceFile } from "../common/imports.js";
+import { toast } from "../common/toast.js";
 
 /** The field of a problem of the whole document, which is then no config.json. */
 const WHOLE = "(document)";
@@ -32,7 +33,6 @@ export function createModelFile({
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
   const picker = h("input", {
     type: "file",
-    accept: ".json,application/json",
     hidden: true,
     "aria-label": label,
     onchange: () => picker.files?.[0] && void read(picker.files[0]),
@@ -49,18 +49,9 @@ export function createModelFile({
   async function read(file) {
     picker.value = "";
     problem.hidden = said.hidden = true;
-    if (await isTrace(file)) {
-      const words =
-        " is a trace, no config.json. Traces are imported: dropped anywhere on the page, or by the arrow at the top. ";
-      const act = h("button", {
-        type: "button",
-        class: "link",
-        text: "Import it",
-        onclick: () => void importFiles([file]),
-      });
-      problem.replaceChildren(h("b", { text: file.name }), words, act);
-      problem.hidden = false;
-      return undefined;
+    if (await belongsElsewhere(file)) {
+      toast(`${file.name} is no config.json: it is imported, as if it were dropped on the page`);
+      return importFiles([file]);
     }
     try {
       const found = await modelOf(file);

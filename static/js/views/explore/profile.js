@@ -7,6 +7,7 @@ import { api } from "../../api.js";
 import { categoryIn } from "../../figures/base.js";
 import { areMeasured, leftOutOfForm, opRows, toggled, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
+import { multipliedPart } from "../../hardware.js";
 import { deviceName, isTraced } from "../../measured.js";
 import { confirmAnswers, confirmDevice, confirmScenario } from "../../measurements.js";
 import { complete, describe, same } from "../../scenario.js";
@@ -16,6 +17,7 @@ import { asksDevice, chipMeant, chipOptions, likelyWords } from "../common/quest
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
+import { createHardwareSliders } from "./hardwareSliders.js";
 import { createMissing, readWords } from "./missing.js";
 
 /**
@@ -117,6 +119,20 @@ function createWhatIf() {
     const control = h("input", { type: "number", min: 1, step: 1, value: 1, "aria-label": one.label });
     return { ...one, control, box: h("label", { class: "amount" }, one.short, control), select: null };
   });
+  /** Multiples of the chip's and the link's rates. @type {Record<import("../../hardware.js").Part, number>} */
+  const times = { flops: 1, memory: 1, link: 1, network: 1 };
+  let hasLink = false;
+  const multiples = createHardwareSliders({
+    of: "its own ops",
+    title: "Hardware",
+    now: () => times,
+    set: (part, value) => {
+      times[part] = value;
+      multiples.update();
+      void trying(ask());
+    },
+    has: (part) => part !== "network" && (part !== "link" || hasLink),
+  });
   const split = h("p", { class: "hint" });
   const other = h("details", { class: "hint" });
   const said = h("p", { "aria-live": "polite" });
@@ -127,6 +143,7 @@ function createWhatIf() {
     h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
     switches,
     h("div", { class: "choices" }, chip, link, ...laid.map(({ box }) => box)),
+    multiples.element,
     said,
     split,
     scroller.element,
@@ -147,8 +164,9 @@ function createWhatIf() {
     if ((plan.ranks ?? "1") === "1") delete plan.sharding;
     if ((plan.pp ?? "1") === "1") delete plan.schedule;
     if (CHUNKED.includes(plan.schedule)) plan.virtual_stages = "2";
-    if (link.value) plan.link = link.value;
-    const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
+    const hardware = multipliedPart(chip.value, link.value, times, catalog);
+    if (hardware.link) plan.link = hardware.link;
+    const found = await api.whatIf(measurement.id, [...chosen], hardware.chip, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     const offered = found.offered.map(({ key, label, reason }) => {
       const one = h("button", {
@@ -183,6 +201,8 @@ function createWhatIf() {
       if ((key === "sharding" && chips.dp === 1) || (key === "schedule" && chips.pp === 1)) box.hidden = true;
     // one rank alone sends nothing
     link.hidden = found.estimate.chips === 1;
+    hasLink = !link.hidden;
+    multiples.update();
     const moved = chips.dp * chips.tp * chips.pp * micro_batches > 1;
     const named = Object.entries(found.layouts.find(({ key }) => key === "tp")?.split ?? {});
     put(split, chips.tp > 1 ? `Split: ${named.map(([path, how]) => `${path} by ${how}s`).join(", ")}.` : "");
@@ -192,7 +212,7 @@ function createWhatIf() {
       h("summary", { text: `What it cannot be asked: ${refused.map(({ label }) => label).join(", ")}` }),
       ...refused.map(({ label, reason }) => h("p", {}, h("b", { text: `${label}: ` }), reason)),
     );
-    const plain = !chosen.size && found.chip === own.chip && !moved && !link.value;
+    const plain = !chosen.size && found.chip === own.chip && !moved && !hardware.link && hardware.chip === chip.value;
     // of one moment with the answer: a CPU may have been measured anew since the page had its own
     const before = found.before ?? own.estimate;
     const { step_time_s, interval_s, memory, tokens_per_s_per_chip } = found.estimate;
@@ -221,6 +241,7 @@ function createWhatIf() {
     if (!measurement || !own || shown === measurement.id) return;
     shown = measurement.id;
     chosen = new Set();
+    Object.assign(times, { flops: 1, memory: 1, link: 1 });
     const chips = catalog.chips.filter(({ key, value }) => value.kind !== "cpu" || key === own.chip);
     chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
     if (!chips.some(({ key }) => key === own.chip))
@@ -357,7 +378,7 @@ function createProposal() {
           ),
         (found?.whole ?? true) &&
           !(proposed && same(proposed, scenario)) &&
-          button("It is the one shown", "ghost", () => void trying(confirmScenario(scenario))),
+          button("It ran the plan that the controls show", "ghost", () => void trying(confirmScenario(scenario))),
       ].filter((one) => one instanceof HTMLElement),
     );
     scroller.element.hidden = !fields.length;

@@ -12,8 +12,6 @@ import { usdPerHour } from "./strip.js";
 
 const MOST = 3;
 const MOST_CHANGES = 3;
-/** What the problem of memory says where no neighbouring plan fits, by the worth of its remedy. @type {Record<string, string>} */
-const ABOVE = { each: "; what is said above does", together: "; what is said above does, together" };
 /** Letters of a name that one line has room for, the less of them the larger. */
 const ONE_LINE = 43;
 const LONG_NAME = 34;
@@ -131,10 +129,8 @@ export function createRemedies() {
       );
     };
     const best = found.best.slice(0, MOST);
-    // more changes at once may, which the problem of memory says
-    const kind = estimate.problems.find(({ remedy_kind }) => remedy_kind)?.remedy_kind ?? "";
     const none = lacking
-      ? `No neighbouring plan fits${ABOVE[kind] ?? ": take more chips, or chips with more memory"}.`
+      ? "No neighbouring plan fits: take more chips, or chips with more memory."
       : `None of ${found.tried} neighbouring plans is faster by 1 %.`;
     const rest = `best of ${found.tried} neighbouring plans`;
     list.replaceChildren(

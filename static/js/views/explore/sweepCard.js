@@ -137,7 +137,7 @@ export function createSweep({ name }) {
     const focused =
       document.activeElement?.closest("#sweep tbody") && document.activeElement.getAttribute("aria-label");
     const heads = [h("span", { class: "sr", text: "A and B" }), label, "step time", "tokens/s", "MFU", "peak memory"];
-    const follows = rows.some((row) => row.follows) ? ["moves along"] : [];
+    const follows = rows.some((row) => row.follows) ? ["changes with it"] : [];
     scroller.fill(
       grid(
         [...heads, ...follows],

@@ -53,7 +53,7 @@ function pipelineOf({ scenario }) {
 function awaitedRun(side) {
   const { letter, predicted, fits, step_s, breakdown_s, own } = side;
   const sends = !own || (breakdown_s?.[state.catalog.sends] ?? 0) > 0;
-  const peak_bytes = own ? 0 : (side.peak_bytes ?? 0);
+  const peak_bytes = side.peak_bytes ?? 0;
   return {
     letter,
     predicted,
@@ -100,6 +100,9 @@ export function createTimeline({ name }) {
     name,
   });
 
+  const unit = h("span", { class: "unit" });
+  card.sub.before(unit);
+
   /** @param {Run[]} found */
   function figureOf(found) {
     const { selected, catalog } = state;
@@ -107,7 +110,8 @@ export function createTimeline({ name }) {
     const expected = expectedKinds();
     const figure = timeline({ runs: found, names, phases, passes, expected, selected, colour, narrow: narrow() });
     card.explain(figure.key);
-    put(card.sub, [figure.unit, ...found.map(({ apart }) => apart), figure.folded].filter(Boolean).join("; "));
+    put(unit, figure.unit);
+    put(card.sub, [...found.map(({ apart }) => apart), figure.folded].filter(Boolean).join("; "));
     card.sub.title = figure.said ?? "";
     return figure;
   }

@@ -65,7 +65,7 @@ export function createWhose() {
         disabled: problems.length > 0,
         onclick: () => void trying(confirmScenario(of)),
       });
-    const name = open?.label || "the profile";
+    const name = open?.label || "the measurement";
     element.replaceChildren(
       ...(its
         ? [
@@ -82,7 +82,7 @@ export function createWhose() {
                 onclick: () => setScenario(proposed),
               }),
             // what runs no attention is of no scenario
-            open && (open.proposed?.whole ?? true) && confirm(`${name} is this`, scenario),
+            open && (open.proposed?.whole ?? true) && confirm(`${name} ran this plan`, scenario),
           ]
       ).filter((one) => one instanceof HTMLElement),
     );

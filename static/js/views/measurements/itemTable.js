@@ -26,6 +26,9 @@ export function createItemTable() {
     onopen: (/** @type {Item} */ _item) => {},
   };
 
+  /** @type {string | null} */
+  let modelOfA = null;
+
   /** Put an item at a side; the other side stays, and where it was this one it takes the one that leaves. @param {"A" | "B"} letter @param {Item} item */
   function pick(letter, { key, rows, values }) {
     if (rows && values.step_s === null) return;
@@ -93,7 +96,9 @@ export function createItemTable() {
         const value = item.values[key] ?? null;
         const wide = key !== "step_s" && key !== "delta";
         const kind = [!number && "text", value === null && "quiet", wide && "wide"].filter(Boolean).join(" ");
-        const better = key === "delta" && Math.abs(value ?? 0) >= LEAST_DELTA ? (value < 0 ? " better" : " worse") : "";
+        // steps of two models are longer or shorter, none of them is better
+        const isJudged = key === "delta" && Math.abs(value ?? 0) >= LEAST_DELTA && item.values.model === modelOfA;
+        const better = isJudged ? (value < 0 ? " better" : " worse") : "";
         return h("td", {
           class: kind + better,
           text: value === null ? "–" : write(value),
@@ -123,6 +128,8 @@ export function createItemTable() {
 
   /** @param {{name: string, items: Item[]}[]} groups @param {ItemColumn[]} all */
   function update(groups, all) {
+    const [a] = chosenSides(state);
+    modelOfA = groups.flatMap(({ items }) => items).find(({ key }) => key === a)?.values.model ?? null;
     const columns = acts.shown(all);
     const item = /** @type {ItemColumn} */ ({ key: "item", title: "item", number: false, write: String });
     const rows = groups.flatMap(({ name, items }) => {

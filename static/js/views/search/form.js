@@ -3,7 +3,7 @@ import { setChip, setField, setModel, setPrice, setRunTokens, setWanted, show } 
 import { axisOf } from "../../fieldLabels.js";
 import { count, said, short, significant, wholeNeeded } from "../../format.js";
 import { trainingWords } from "../../planLabel.js";
-import { clusterChips, chipOf, rankBytes, same } from "../../scenario.js";
+import { clusterChips, chipOf, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
@@ -252,7 +252,7 @@ export function createSearchForm() {
       // what is refused stays until it is corrected
       if (document.activeElement !== input && !refusals.get(input)?.isConnected) input.value = its ? String(its) : "";
     };
-    const capacity = rankBytes(scenario, catalog);
+    const capacity = state.estimate?.memory.capacity_bytes;
     // it may be the other end that was wrong
     if (outOfRange) refuse(least, "");
     fill(least, wanted.least_chips);

@@ -4,7 +4,7 @@ import { answerOf } from "../../answers.js";
 import { axisOf } from "../../fieldLabels.js";
 import { measures, planFigure } from "../../figures/plans.js";
 import { planCells } from "../../figures/planCells.js";
-import { chipHoursWord, rankBytes } from "../../scenario.js";
+import { chipHoursWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { CELL_AXES } from "../../sweeping.js";
 import { planWords } from "../../planLabel.js";
@@ -25,10 +25,10 @@ function present(asked) {
   const { estimate, estimated, scenario } = state;
   if (!estimate || !estimated || estimated !== scenario) return null;
   const { step_time_s, interval_s, memory, tokens_per_s, mfu, chips } = estimate;
-  const { peak_bytes, reserved_bytes } = memory;
+  const { peak_bytes, reserved_bytes, capacity_bytes } = memory;
   const cost_chip_s = chips * step_time_s;
-  const found = { scenario, step_time_s, interval_s, peak_bytes, reserved_bytes, cost_chip_s, tokens_per_s, mfu };
-  return shown(answerOf(found, asked));
+  const sizes = { peak_bytes, reserved_bytes, capacity_bytes };
+  return shown(answerOf({ scenario, step_time_s, interval_s, ...sizes, cost_chip_s, tokens_per_s, mfu }, asked));
 }
 
 /** Two choices of what the axes are. @param {"axes" | "cells"} name @param {string} of */
@@ -112,9 +112,9 @@ export function createPlanFigures() {
     axes.update(usable.map(({ key, text }) => [key, text]));
     pair.update(CELL_AXES.map((one) => [one, axisOf(one)]));
     // ranks of one CPU share it: fewer have more each, which none exceeds
-    const plans = sorted.length ? sorted.map(({ found }) => found.scenario) : [scenario];
+    const capacities = sorted.map(({ found }) => found.capacity_bytes);
     const capacity_bytes = Math.min(
-      Math.max(...plans.map((one) => rankBytes(one, catalog) ?? Infinity)),
+      capacities.length ? Math.max(...capacities) : (state.estimate?.memory.capacity_bytes ?? Infinity),
       wanted.memory_gb ? wanted.memory_gb * 1e9 : Infinity,
     );
     const [x, y] = wanted.axes.map(measure);

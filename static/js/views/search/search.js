@@ -5,7 +5,7 @@ import { api, ApiError } from "../../api.js";
 import { measures, said } from "../../figures/plans.js";
 import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
 import { planWords, trainingWords } from "../../planLabel.js";
-import { clusterChips, canonical, chipHoursWord, chipOf, rankBytes } from "../../scenario.js";
+import { clusterChips, canonical, chipHoursWord, chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { cellsOf, specifications } from "../../sweeping.js";
 import { announce, h, put } from "../common/dom.js";
@@ -316,7 +316,7 @@ export function createSearch(root) {
         ? [tile(price.text, said(price, best), `$${question.usd_per_hour} an hour and chip`)]
         : []),
       tile(hours.text, said(hours, best), `${percent(best.found.mfu)} MFU`),
-      tile("peak memory", bytes(best.peak_bytes), `of ${bytes(rankBytes(best.found.scenario, catalog))}`),
+      tile("peak memory", bytes(best.peak_bytes), `of ${bytes(best.found.capacity_bytes)}`),
       tile("chips", String(best.chips), `${short(best.found.tokens_per_s)} tokens/s`),
       h(
         "div",

@@ -103,12 +103,16 @@ export function createAccuracy() {
     for (const { value, element: button } of parts) button.setAttribute("aria-pressed", String(value === by));
     const timed = shown.reduce((sum, some) => sum + (some.time?.n ?? 0), 0);
     put(sub, `${one ? one.name : plural(sets.length, "set")}: ${plural(timed, "measured step")}`);
-    facts.replaceChildren(...factsOf(shown, points.length).map((text) => h("li", { text })));
+    facts.replaceChildren(...factsOf(shown, points.length, timed).map((text) => h("li", { text })));
     steps.element.hidden = !points.length;
     if (points.length) {
       steps.later(() => {
         const figure = accuracyFigure({ points, by, colour, narrow: narrow() });
-        put(steps.sub, `${count(figure.inside)} of ${count(points.length)} inside; ${figure.said}`);
+        const drawn = points.length < timed ? `${count(points.length)} of ${plural(timed, "step")} drawn, ` : "";
+        put(
+          steps.sub,
+          `${drawn}${count(figure.inside)}${drawn ? "" : ` of ${count(points.length)}`} inside; ${figure.said}`,
+        );
         steps.explain(figure.legend);
         return figure;
       });
@@ -233,13 +237,23 @@ const setTable = (sets) => ({
   ]),
 });
 
-/** @param {AccuracySet[]} shown @param {number} points */
-function factsOf(shown, points) {
+/** @param {AccuracySet[]} shown @param {number} points  steps that are drawn @param {number} timed  all of them */
+function factsOf(shown, points, timed) {
   const words = [
     "Errors are of the step time, in percent of what was measured: mean, median, nine of ten; memory is a median; naive is 6 · parameters · tokens at half of the peak.",
     "Inside: measured times that the 80 % interval holds; not known: with widths from all other sources. No step calibrated anything.",
   ];
   if (!points) words.push("Steps of this set are not part of Headroom, its figures are.");
+  else if (points < timed) {
+    const others = shown.filter((one) => !one.points.length);
+    const published = others.reduce((sum, { time }) => sum + (time?.n ?? 0), 0);
+    const bare = timed - points - published;
+    const why = [
+      published && `${plural(published, "step")} of tables that others published, which are not part of Headroom`,
+      bare && `${plural(bare, "step")} without an interval`,
+    ];
+    words.push(`Not drawn: ${why.filter(Boolean).join(", and ")}. Figures and tables count them.`);
+  }
   for (const { phases, peers } of shown.length === 1 ? shown : []) {
     const others = Object.entries({ ...phases, ...peers }).map(
       ([of, { n, median }]) => `${of.replaceAll("_", " ")} ${significant(median)} % of ${count(n)}`,

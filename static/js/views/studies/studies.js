@@ -207,7 +207,8 @@ export function createStudies(root) {
       const capacity = computed[0].kind === "step" ? CAPACITIES[study] : undefined;
       const card = /** @type {FigureCard} */ (cards.get(keys[at]));
       card.explain(legendOf(series));
-      put(card.sub, series.some(isPredicted) ? "dashed or hatched: predicted" : "");
+      const drawn = computed[0].kind === "bar" ? "hatched" : "dashed";
+      put(card.sub, series.some(isPredicted) ? `${drawn}: predicted` : "");
       card.later(() => studyFigure({ series, colour, narrow: narrow(), capacity }));
     });
   }

@@ -7,10 +7,13 @@ import { grid } from "../common/table.js";
 
 /** @typedef {import("../../types.js").StudyFigure} Figure */
 
+/** Without zeros behind the point, which say nothing where nobody knows how many digits count. @param {string} text */
+const plain = (text) => text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
+
 /** Write a value with the digits of the reference, where those are known. @param {number | string} value @param {number | null} decimals */
 export function written(value, decimals) {
   if (typeof value === "string") return value;
-  if (decimals === null || decimals < 0) return Number.isInteger(value) ? count(value) : significant(value, 6);
+  if (decimals === null || decimals < 0) return Number.isInteger(value) ? count(value) : plain(significant(value, 6));
   const [whole, part] = Math.abs(value).toFixed(decimals).split(".");
   return `${value < 0 ? "−" : ""}${count(Number(whole))}${part ? `.${part}` : ""}`;
 }

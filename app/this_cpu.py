@@ -62,8 +62,7 @@ class ThisCpu:
         """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks.
 
         One that was measured while others used the CPU, or that somebody wants ``again``, is measured again, and serves
-        until then; of the two the one that had more of the CPU is kept.
-        What serves may have lost its file.
+        until then, though its file may be gone; of the two the one that had more of the CPU is kept.
         """
         try:
             if self.state != "off":

@@ -1,7 +1,7 @@
 """Causes: of the sets of the project's own steps, whose binding, precision and plan the error is, and what can be had.
 
 ``make accuracy ARGS=--causes`` writes docs/accuracy.md's tables of them. A step is the host's where the device waits
-for the host a tenth of its predicted time or more. The same steps were measured on two days, of other hosts of the
+for the host more than a tenth of its predicted time. The same steps were measured on two days, of other hosts of the
 kind: no prediction that knows neither host is nearer to both days than half of what they differ by.
 """
 
@@ -12,10 +12,9 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.measured_sets import Scored
+from estimator.estimate.residual import WAITS
 from estimator.validation.score import errors
 
-WAITS_FRAC = 0.1
-"""Share of a step that the device waits for the host, from which on the step is the host's."""
 FEWEST = 4
 """Steps that a line of its own needs; fewer are told together."""
 SETS = (
@@ -65,7 +64,7 @@ def causes(by_set: dict[str, list[Scored]]) -> list[str]:
 
 def bound_by(one: Scored) -> str:
     """What binds a step, as it is predicted."""
-    return "the host" if (one.waits_frac or 0.0) >= WAITS_FRAC else "the device"
+    return "the host" if (one.waits_frac or 0.0) > WAITS else "the device"
 
 
 def parted(group: Sequence[Scored]) -> Iterator[tuple[str, list[Scored]]]:

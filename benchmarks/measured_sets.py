@@ -324,10 +324,7 @@ def _of_table(path: Path) -> list[Scored]:
 
     of = SCENARIOS.get(measured.origin.format)
 
-    def about(row: Any) -> dict[str, Any]:
-        scenario = of(row, place) if of else None
-        if scenario is None:
-            return {}
+    def about(row: Any, scenario: Scenario) -> dict[str, Any]:
         parts, wait = MODE_PARTS.get(str(row.get("mode", "step")), WORK_PHASES), not row.get("graph")
         one = estimated(scenario, None)
         whole_s = sum(part_s(one, part, wait=wait) for part in parts)
@@ -341,11 +338,10 @@ def _of_table(path: Path) -> list[Scored]:
             "measured_s": row.get("step_s"),
         }
 
-    def interval(row: Any) -> dict[str, Any]:
-        scenario = of(row, place) if of else None
-        if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
+    def interval(row: Any, scenario: Scenario) -> dict[str, Any]:
+        if row.get("graph") or row.get("mode", "step") != "step":
             return {}
-        one = estimate(scenario)
+        one = estimate(scenario, explained=False)
         low, high = (end / one.step_time_s for end in one.interval_s)
         return {
             "kind": one.kind,
@@ -358,10 +354,13 @@ def _of_table(path: Path) -> list[Scored]:
             "memory_kind": memory_kind_of(scenario),
         }
 
+    def known(row: Any) -> dict[str, Any]:
+        scenario = of(row, place) if of else None
+        return {} if scenario is None else {**interval(row, scenario), **about(row, scenario)}
+
     return [
         Scored(
-            **interval(row),
-            **about(row),
+            **known(row),
             hardware=chip("h200-sxm").name,
             model=str(row.get("model", "")),
             time=error(row, columns, "step_s"),

@@ -40,9 +40,10 @@ POWERS_OF_SIZE = (0.25,)
 wide again in the mean and hold no more."""
 LEAST = 1e-4
 """Logarithm below which an error counts as this."""
-FACTORS = np.linspace(-2, 2, 161)
-SKEWS = np.linspace(-0.8, 0.8, 65)
+FACTORS, SKEWS = np.linspace(-2, 2, 161), np.linspace(-0.8, 0.8, 65)
+"""Logarithms that are tried of a word's factor, and of how much farther upper ends are."""
 ROUNDS, SWEEPS = 6, 4
+"""How often the skew takes its turn, and in each of these spread and factors theirs."""
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -312,6 +313,4 @@ def _binomial(of: int, share: float, counts: range) -> Iterator[float]:
 
 def quantile(values: Floats, weights: Floats, share: float) -> float:
     """Return the value that ``share`` of the weight lies at or below."""
-    order = np.argsort(values, kind="stable")
-    so_far = np.cumsum(weights[order])
-    return float(values[order][min(int(np.searchsorted(so_far, share * so_far[-1])), len(values) - 1)])
+    return float(np.quantile(values, share, weights=weights, method="inverted_cdf"))

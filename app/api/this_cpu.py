@@ -35,7 +35,7 @@ async def post_this_cpu(context: Ctx) -> Response:
     under way in the same data folder, ``headroom run``'s too, it is not begun.
     """
     cpu = context.cpu
-    others = await asyncio.to_thread(at_work_below, cpu.data.runs)
-    if cpu.state == "off" or others or context.supervisor.at_work():
-        return json_response({"measuring": cpu.measuring, "message": OFF if cpu.state == "off" else BUSY})
-    return json_response({"measuring": cpu.measure_again(), "message": ""})
+    if context.supervisor.at_work() or await asyncio.to_thread(at_work_below, cpu.data.runs):
+        return json_response({"measuring": cpu.measuring, "message": BUSY if cpu.state != "off" else OFF})
+    begun = cpu.measure_again()
+    return json_response({"measuring": begun, "message": "" if begun else OFF})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from estimator.estimate.layout.lay_out import OF_LISTS, Laying, laying_of
 from estimator.scenario.codec import types_of, unknown_keys
@@ -16,7 +15,7 @@ MICRO_BATCHES = "micro_batches"
 
 def option_of(field: str) -> str:
     """The option by which a field of how a list is laid out is given."""
-    if field.startswith("plan.") or field == "micro_batches":
+    if field.startswith("plan.") or field == MICRO_BATCHES:
         return f"--plan {field.removeprefix('plan.')}"
     return {"plan": "--plan", "split": "--split", "chip": "--chip", "cluster.chip": "--chip"}.get(field, field)
 
@@ -30,15 +29,14 @@ def read_laying(plan: Sequence[str], split: Sequence[str]) -> Laying:
             remedy = "Write a field and its value, as in --plan dp=8."
             raise InputProblems([Problem(field="--plan", message=f"{text!r} is not key=value", remedy=remedy)])
         values[key.strip()] = _value(key.strip(), value.strip())
-    known = {one.name for one in fields(Plan)} | {MICRO_BATCHES}
-    if problems := unknown_keys("plan", [key for key in values if key not in known], (*OF_LISTS, MICRO_BATCHES)):
-        with fields_named(option_of):
-            raise InputProblems(problems)
+    unknown = [key for key in values if key not in types_of(Plan) and key != MICRO_BATCHES]
     micro_batches = values.pop(MICRO_BATCHES, 1)
-    if not isinstance(micro_batches, int):
-        remedy = "Give a whole number, as in --plan micro_batches=8."
-        raise InputProblems([Problem(field="--plan micro_batches", message=f"is {micro_batches!r}", remedy=remedy)])
     with fields_named(option_of):
+        if problems := unknown_keys("plan", unknown, (*OF_LISTS, MICRO_BATCHES)):
+            raise InputProblems(problems)
+        if not isinstance(micro_batches, int):
+            remedy = f"Give a whole number, as in --plan {MICRO_BATCHES}=8."
+            raise InputProblems([Problem(field=MICRO_BATCHES, message=f"is {micro_batches!r}", remedy=remedy)])
         return laying_of(values, micro_batches, split)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from estimator.calibration.collectives import collective_points, fit_collectives
+from estimator.calibration.collectives import OF_COLLECTIVES, collective_points, fit_collectives
 from estimator.calibration.fit import (
     FEWEST,
     GroupErrors,
@@ -262,7 +262,7 @@ def _nothing(sources: Sequence[Source], undetermined: Sequence[Undetermined] = (
     exchanges = any(source.measurement.collectives for source in sources)
     held = any(map(_holds_something, sources))
     if exchanges:
-        lacks = "; ".join(dict.fromkeys(one.reason for one in undetermined if "collectives" in one.reason))
+        lacks = "; ".join(dict.fromkeys(one.reason for one in undetermined if one.constant in OF_COLLECTIVES))
     elif held:
         lacks = f"each needs {FEWEST} points of its own kind, and there are fewer"
     else:

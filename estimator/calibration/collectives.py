@@ -17,6 +17,8 @@ from estimator.scenario.units import counted
 
 LARGE_BYTES = 64 * 2**20
 SMALL_BYTES = 64 * 2**10
+OF_COLLECTIVES = ("link_frac", "collective_start_s", "collective_rank_s")
+"""What collectives determine."""
 
 
 @dataclass(frozen=True, kw_only=True)

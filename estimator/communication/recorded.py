@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from estimator.cost.collectives import Group
-from estimator.scenario.aten_cost import element_bytes
+from estimator.scenario.aten_cost import element_bytes, plain
 from estimator.scenario.op_list import Operand, Signature
 
 KINDS = (
@@ -59,7 +59,7 @@ def exchange_of(
 
 def kind_of(op: str) -> str:
     """The collective behind an op's name; an unknown one moves what an all-reduce does."""
-    name = op.rpartition("::")[2].replace("_", "").lower()
+    name = plain(op).replace("_", "").lower()
     return next((kind for word, kind in KINDS if word in name), "all-reduce")
 
 

@@ -232,7 +232,10 @@ def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
 
 
 def without_autograd(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
-    """Those of this chip for a forward that autograd does not record: each op takes the host less."""
+    """Those of this chip for a forward that autograd does not record: each op takes the host less.
+
+    A calibration for any chip, without the power limit, which whoever takes it puts upon it.
+    """
     e = efficiencies_for(replace(chip, power_limit_frac=1.0), calibrated)
     return replace(at_rates(e, e.host_unrecorded_frac, names=("host_forward_s",)), device="")
 

@@ -123,10 +123,7 @@ NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3
 
 
 def slowest_rank(training: Training, ranks: Number, e: Efficiencies) -> Number:
-    """``slowest_of`` where the framework launches ahead; who blocks in collectives (Megatron) has that in these.
-
-    Stages of a pipeline do not count as ranks: micro-batches under way between them take up what one is late.
-    """
+    """``slowest_of`` where the framework launches ahead; who blocks in collectives (Megatron) has that in these."""
     return slowest_of(ranks, e) if training.traits.host in ("eager", "fused") else 1.0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.estimate.interval import VARIANTS, variants
 from estimator.estimate.recorded import Recorded
-from estimator.operations.aten import plain
+from estimator.operations.aten import table_name
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.scenario.breakdown import Phase
+from estimator.scenario.units import Number
 from estimator.schedule.queue import Times
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool, int, bool], int] = {}
+    hosts: dict[_Launched, int] = {}
     twice = {call.module for call in calls if call.recomputed}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
@@ -55,28 +56,24 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     for index, call in enumerate(calls):
         count = found.work[which[index]].launches if which[index] >= 0 else 0.0
         forward = found.phases[index] == Phase.FORWARD or call.recomputed
-        key = (
-            found.phases[index],
-            count,
-            call.compiled,
-            call.recomputed,
+        launched = _Launched(
+            phase=found.phases[index],
+            launches=count,
+            compiled=call.compiled,
+            again=call.recomputed,
             # Backward counts none, so that its calls share what was priced
-            0 if not counted else call.dispatches if forward else min(call.dispatches, 1),
-            call.dtensor,
-            entered[index],
-            call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
-            call.graphs,
+            dispatches=0 if not counted else call.dispatches if forward else min(call.dispatches, 1),
+            dtensor=call.dtensor,
+            modules=entered[index],
+            saved=call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
+            graphs=call.graphs,
             # None of a wait, and of a collective from below Python, is no kernel that is launched there
-            counted and not call.dispatches and call.kind == "kernel",
+            bare=counted and not call.dispatches and call.kind == "kernel",
         )
-        at = hosts.get(key)
+        at = hosts.get(launched)
         if at is None:
-            at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches, dtensor, modules, saved, graphs, bare = key
-            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
-                                    library=library, modules=modules, saved=saved, bare=bare)  # fmt: skip
-            own = own + taken_apart_s(phase, dtensor, e_all, compiled=compiled) + graphs_s(graphs, e_all, forward=True)
-            columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
+            at = hosts[launched] = len(columns)
+            columns.append(np.broadcast_to(np.asarray(_launch_s(launched, e_all, library=library), float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))
     walk = np.asarray(e_all.host_tensor_s, dtype=float)
@@ -90,7 +87,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     begun, backward = _graphs(found)
     host[:, backward] += np.reshape(graphs_s(begun, e_all, forward=False), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
-        marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
+        marks = {at for at, s in enumerate(found.found.signatures) if table_name(s.op).lstrip("_") == name}
         if marks:
             each = np.asarray(getattr(e_all, constant), dtype=float)
             for index, call in enumerate(calls):
@@ -108,6 +105,36 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         contention_frac=np.broadcast_to(np.asarray(e_all.contention_frac, dtype=float), (rows,)),
         last_s=np.broadcast_to(np.asarray(0.0 if e.lower_bound else e_all.host_step_s, dtype=float), (rows,)),
     )
+
+
+class _Launched(NamedTuple):
+    """What of a call tells how long the host takes for it: calls alike in it are priced once.
+
+    ``launches``: of kernels; ``again``: run again in backward; ``dispatches``: ops that the host went through, 0 where
+    they are not counted; ``modules``: that it enters; ``saved``: hooks keep what it saves; ``graphs``: of a compiler,
+    that begin with it; ``bare``: launched without a dispatch.
+    """
+
+    phase: str
+    launches: float
+    compiled: bool
+    again: bool
+    dispatches: int
+    dtensor: int
+    modules: int
+    saved: bool
+    graphs: int
+    bare: bool
+
+
+def _launch_s(one: _Launched, e: Efficiencies, *, library: bool) -> Number:
+    """Host seconds of such calls: launching their kernels, taking DTensors apart, beginning graphs."""
+    launching = recorded_launch_s(
+        one.phase, one.launches, e, compiled=one.compiled, again=one.again, dispatches=one.dispatches,
+        library=library, modules=one.modules, saved=one.saved, bare=one.bare,
+    )  # fmt: skip
+    apart = taken_apart_s(one.phase, one.dtensor, e, compiled=one.compiled)
+    return launching + apart + graphs_s(one.graphs, e, forward=True)
 
 
 def new_sizes_s(found: Recorded, e: Efficiencies) -> dict[int, Any]:
@@ -189,7 +216,7 @@ def _walks(found: Recorded) -> Mapping[int, tuple[int, int, float]]:
         if phase == Phase.OPTIMIZER and call.kind == "kernel":
             signature = found.found.of(call)
             if "foreach" in signature.op or "fused" in signature.op:
-                name = plain(signature.op).strip("_")
+                name = table_name(signature.op).strip("_")
                 if name == "foreach_sqrt" and roots < 0:
                     roots = index
                 tensors = tensors_of(signature)
@@ -210,6 +237,6 @@ def _new_values(found: Recorded) -> list[int]:
     first: dict[int, int] = {}
     for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
         apart = phase == Phase.OPTIMIZER and call.dtensor and not call.compiled
-        if apart and plain(found.found.of(call).op).rstrip("_") == "addcdiv":
+        if apart and table_name(found.found.of(call).op).rstrip("_") == "addcdiv":
             first.setdefault(call.signature, index)
     return list(first.values())

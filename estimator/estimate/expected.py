@@ -15,6 +15,7 @@ from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out,
 from estimator.estimate.of_op_list import cluster_for, efficiencies_of, estimate_op_list
 from estimator.estimate.recorded import CallWork, Recorded, recorded
 from estimator.estimate.what_if import CHANGES, is_compiled
+from estimator.operations.aten.products import precision
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, PLAIN, Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -81,6 +82,13 @@ class Expected:
     notes: tuple[str, ...] = ()
 
 
+def of_a_cpu(found: OpList, chip: str, priced_on: Chip) -> tuple[str, ...]:
+    """Say of a profile of a CPU which one it is priced for; nothing where somebody named a ``chip``."""
+    if found.source != "profile" or chip or priced_on.name != catalog.THIS_CPU:
+        return ()
+    return (OF_A_CPU.format(priced_on.label or priced_on.name),)
+
+
 def expected(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> Expected:
     """Price every call of a profile; raise InputProblems where its chip is not in the catalogue and none is given."""
     cluster = cluster_for(found, chip)
@@ -103,10 +111,9 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
             pair.predicted_s += op.predicted_s
     notes = [ATTENTION_FLOPS] if any(s.arguments.get("is_causal") for s in found.signatures) else []
     one = estimate_op_list(found, cluster, calibration)
-    if found.source == "profile" and not chip and cluster.chip.name == catalog.THIS_CPU:
-        said = OF_A_CPU.format(cluster.chip.label or cluster.chip.name)
-        notes.append(said)
-        one = replace(one, assumptions=(said, *one.assumptions))
+    cpu = of_a_cpu(found, chip, cluster.chip)
+    notes += cpu
+    one = replace(one, assumptions=(*cpu, *one.assumptions))
     unpriced = [op for op in ops if op.as_measured]
     unpriced_s = math.fsum(op.measured_s for op in unpriced)
     if unpriced:
@@ -216,9 +223,9 @@ def _differs(found: OpList, change: str) -> bool:
     return any(_products(a) != _products(b) for a, b in zip(changed.signatures, found.signatures, strict=False))
 
 
-def _products(s: Signature) -> tuple[tuple[Operand, ...], bool]:
-    """What tells the unit that a product runs on: its operands, and whether those of fp32 may be cut to TF32."""
-    return s.inputs, bool(s.arguments.get("tf32")) and any(one.dtype == "float32" for one in s.inputs)
+def _products(s: Signature) -> list[tuple[Operand, str]]:
+    """What tells the unit that a product runs on: its operands, each with the precision that it is multiplied in."""
+    return [(one, precision(one, s)) for one in s.inputs]
 
 
 def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]) -> ExpectedOp:

@@ -10,7 +10,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
-from estimator.estimate.interval import UNEVEN, uneven
+from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.hardware import Cluster
@@ -113,7 +113,7 @@ def reached(e: Efficiencies, precisions: Sequence[str]) -> str:
     """Say what products in some precisions, the most important first, and plain kernels reach of a chip's peaks."""
     said: list[str] = []
     for precision in dict.fromkeys(one.removesuffix("-amp") for one in precisions):
-        share = {"fp32": e.gemm_vector_frac, "tf32": e.gemm_tf32_frac}.get(precision, e.gemm_matrix_frac)
+        share = getattr(e, product_efficiency(precision))
         verb = "reach " if not said else ""
         said.append(f"in {precision} {verb}{share:.0%} of the dense {precision} peak")
     products = f"products {' and '.join(said)}, " if said else ""

@@ -29,6 +29,7 @@ from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
 from estimator.scenario import catalog
+from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, OpList, Storage
@@ -109,10 +110,7 @@ def estimate_op_list(
         limits=explain.limits(
             step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=(
-            *explain.shared_cpu(cluster),
-            *assumptions_of(priced, e, seconds, min(chips, cluster.chips_per_node)),
-        ),
+        assumptions=assumptions_of(priced, e, seconds, cluster, chips),
         problems=problems_of(priced, held, seconds),
         parameters=found.parameters,
         model_flops=model_flops * chips,
@@ -211,7 +209,7 @@ def _moment(found: OpList, held: MemoryTimeline) -> str:
     if not found.calls:
         return "before the step"
     call = found.calls[min(held.peak_call, len(found.calls) - 1)]
-    op = found.of(call).op.rpartition("::")[2] if call.signature != NONE else call.kind
+    op = plain(found.of(call).op) if call.signature != NONE else call.kind
     where = f" of {found.modules[call.module]}" if call.module != NONE else ""
     return f"{call.phase or 'outside of the phases'}: {op}{where}"
 

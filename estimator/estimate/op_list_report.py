@@ -9,11 +9,13 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
-from estimator.estimate.explain import hot_node, needed, reached
+from estimator.estimate.explain import hot_node, needed, reached, shared_cpu
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
+from estimator.scenario.aten_cost import is_inductors, plain
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, WORK_PHASES, Category, Phase
+from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import NONE
 from estimator.scenario.op_rows import loss_rows
 from estimator.scenario.problems import Problem
@@ -122,7 +124,7 @@ def collectives_of(priced: Recorded, queue: Queue) -> tuple[Collective, ...]:
     for index, call in enumerate(found.calls):
         if call.kind == "collective":
             rows.setdefault((priced.of_call[index], priced.phases[index]), [0.0, 0.0])[0] += 1
-    names = {at: found.of(call).op.rpartition("::")[2] for at, call in zip(priced.of_call, found.calls, strict=True)
+    names = {at: plain(found.of(call).op) for at, call in zip(priced.of_call, found.calls, strict=True)
              if call.kind == "collective"}  # fmt: skip
     made = []
     for (at, phase), (count, exposed) in rows.items():
@@ -148,12 +150,15 @@ def tokens_of(priced: Recorded) -> float:
     return float(loss_rows(priced.found, priced.phases))
 
 
-def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float, in_node: int) -> tuple[str, ...]:
-    """List what the prediction takes for granted, the list's own assumptions among it; ``in_node``: chips of a node."""
+def assumptions_of(
+    priced: Recorded, e: Efficiencies, step_s: float, cluster: Cluster, ranks: int
+) -> tuple[str, ...]:  # fmt: skip
+    """List what the prediction of so many ranks takes for granted, the list's own assumptions among it."""
     found = priced.found
     said = [
+        *shared_cpu(cluster),
         reached(e, _precisions(priced)),
-        *hot_node(e, in_node),
+        *hot_node(e, min(ranks, cluster.chips_per_node)),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
         "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",
@@ -225,7 +230,7 @@ def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:
     for at, call in zip(priced.of_call, priced.found.calls, strict=True):
         if at >= 0 and not priced.work[at].known:
             name = priced.found.of(call).op
-            name = INDUCTOR if name.startswith("triton_") else name
+            name = INDUCTOR if is_inductors(name) else name
             unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
     traced = priced.found.source == "trace"
     shares = {name: unknown[name] / max(step_s, 1e-30) for name in sorted(unknown, key=lambda name: -unknown[name])}

@@ -19,7 +19,7 @@ from estimator.operations.aten import fusion, is_told, kernels_of
 from estimator.operations.aten.operands import moved_bytes
 from estimator.operations.op import Op
 from estimator.operations.optimizer import SET, UPDATES, held_of
-from estimator.scenario.aten_cost import torch_name
+from estimator.scenario.aten_cost import is_inductors, plain, torch_name
 from estimator.scenario.breakdown import ARITHMETIC, CATEGORIES, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
 from estimator.scenario.op_list import Operand, OpList, Signature
@@ -157,7 +157,7 @@ def _unpriced(found: OpList) -> dict[int, float]:
 
 def _is_fused(s: Signature) -> bool:
     """Whether it is an element-wise kernel of Inductor's, with the tensors that it reads and writes."""
-    return s.op.startswith("triton_") and bool(s.inputs) and s.arguments.get("category") not in ARITHMETIC
+    return is_inductors(s.op) and bool(s.inputs) and s.arguments.get("category") not in ARITHMETIC
 
 
 def _is_alone(found: OpList, s: Signature) -> bool:
@@ -254,7 +254,7 @@ def score_shapes(found: OpList) -> frozenset[tuple[int, int, int]]:
     return frozenset(
         (math.prod(one.shape), one.shape[-2], one.shape[-1])
         for s in found.signatures
-        if s.op.rpartition("::")[2] in ("_softmax", "_safe_softmax", "_softmax_backward_data")
+        if plain(s.op) in ("_softmax", "_safe_softmax", "_softmax_backward_data")
         for one in s.inputs
         if len(one.shape) > 2 and one.shape[-2] > 1 and one.shape[-1] > 1
     )

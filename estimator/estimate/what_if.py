@@ -10,7 +10,7 @@ from estimator.estimate.recorded import phases_of
 from estimator.operations.aten import indexing, kernels_of_table, products
 from estimator.operations.op import WHOLE, fetched_at_once
 from estimator.scenario import catalog
-from estimator.scenario.aten_cost import plain
+from estimator.scenario.aten_cost import is_inductors, op_name
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
@@ -36,7 +36,7 @@ def is_compiled(found: OpList) -> bool:
 
     Sums that autograd accumulates are outside of any region, in backward.
     """
-    if any(s.op.startswith("triton_") for s in found.signatures):
+    if any(is_inductors(s.op) for s in found.signatures):
         return True
     kernels = [
         (call, found.of(call))
@@ -147,7 +147,7 @@ def with_fused_attention(found: OpList) -> OpList:
     dropped: set[int] = set()
     sizes: set[int] = set()
     place = 0
-    names = [plain(found.of(call).op).partition(".")[0] if call.kind == "kernel" else "" for call in calls]
+    names = [op_name(found.of(call).op) if call.kind == "kernel" else "" for call in calls]
     masked = {_scores(found, place) for place in range(len(calls)) if _is_masked(found, names, place)}
     while place < len(calls):
         if names[place] in ("_softmax", "_softmax_backward_data"):

@@ -54,6 +54,10 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
                            kept=d.heads * heads_dim - d.value_width)  # fmt: skip
 
 
+PARTS_VIEWS = 12.0, 15.0
+"""Ops that launch nothing, forward and backward: latents and heads split into parts, and these turned and expanded."""
+
+
 def _assembly(d: RankSizes, layer: str, joined_back: Number, kept: Number) -> list[Op]:
     """q and k joined from two parts each; in backward the gradients of what q and k, v were split from are joined.
 
@@ -63,12 +67,14 @@ def _assembly(d: RankSizes, layer: str, joined_back: Number, kept: Number) -> li
     """
     copied, e = d.core_width, d.widths.compute
 
-    def moved(name: str, phase: str, joined: Number, strided: Number, launches: float, kept: Number = 0.0) -> Op:
+    def moved(
+        name: str, phase: str, joined: Number, strided: Number, launches: float, views: float, kept: Number = 0.0
+    ) -> Op:
         return kernels(name, layer, phase, elements=d.tokens, mixed=joined, strided=strided,
-                       slow_bytes=2 * e * (joined + strided), launches=launches,
+                       slow_bytes=2 * e * (joined + strided), launches=launches, views=views,
                        saved_bytes=d.tokens * kept * e)  # fmt: skip
 
     return [
-        moved("q, k assembly", "forward", d.query_width + d.key_width, copied, 3.0, kept),
-        moved("q, k assembly gradient", "backward", joined_back, copied + joined_back, 5.0),
+        moved("q, k assembly", "forward", d.query_width + d.key_width, copied, 3.0, PARTS_VIEWS[0], kept),
+        moved("q, k assembly gradient", "backward", joined_back, copied + joined_back, 5.0, PARTS_VIEWS[1]),
     ]

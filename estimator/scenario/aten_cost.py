@@ -127,6 +127,16 @@ def plain(op: str) -> str:
     return op.rpartition("::")[2]
 
 
+def op_name(op: str) -> str:
+    """The name without its namespace and its overload: mul_ for aten::mul_.Tensor."""
+    return plain(op).partition(".")[0]
+
+
+def is_inductors(op: str) -> bool:
+    """Whether it is a kernel that Inductor made in place of ops, called so in profiles: triton_poi_fused_add_0."""
+    return op.startswith("triton_")
+
+
 def is_causal(op: str, scalars: Sequence[str]) -> bool:
     """Whether an op of fused attention says that it is causal."""
     at = CAUSAL_AT.get(plain(op), len(scalars))
@@ -144,9 +154,14 @@ def queries_and_keys(name: str, shapes: Shapes) -> tuple[list[int] | None, list[
     found = [list(shape) for shape in shapes[skip : skip + 2]]
     if len(found) < 2 or any(len(shape) != 4 for shape in found):
         return None, None
-    if name.startswith(BY_LENGTH):
+    if is_by_length(name):
         found = [[batch, heads, length, dim] for batch, length, heads, dim in found]
     return found[0], found[1]
+
+
+def is_by_length(op: str) -> bool:
+    """Whether attention has the sequence before the heads: flash and efficient kernels called themselves, packages'."""
+    return plain(op).startswith((*BY_LENGTH, "_flash_attn_"))
 
 
 def packed(shape: Sequence[int], longest: object) -> tuple[int, int]:

@@ -39,10 +39,11 @@ def _candidates(plan: Plan, chips: int) -> Iterator[Plan]:
     for pp, cp, micro_batch in itertools.product(*({one, 1} for one in (plan.pp, plan.cp, plan.micro_batch))):
         if chips % (pp * cp) == 0:
             ranks = chips // (pp * cp)
-            for tp in _divisors(ranks):
+            for tp in divisors(ranks):
                 yield replace(plan, dp=ranks // tp, tp=tp, pp=pp, cp=cp, micro_batch=micro_batch)
 
 
-def _divisors(size: int) -> list[int]:
-    low = [one for one in range(1, math.isqrt(size) + 1) if size % one == 0]
-    return sorted({*low, *(size // one for one in low)})
+def divisors(value: int) -> tuple[int, ...]:
+    """All divisors, ascending."""
+    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
+    return tuple(sorted({*small, *(value // n for n in small)}))

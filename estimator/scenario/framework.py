@@ -143,32 +143,24 @@ _TORCHTITAN = Framework(
     gathers_once=True,
 )
 
+_EAGER = Framework(
+    label="PyTorch eager",
+    pads_products=True,
+    keeps_gathered=True,
+    dtensor=True,
+    multiplies_grouped=True,
+    pieces_attention="flash",
+    measurable=True,
+)
+
 FRAMEWORKS = {
-    "pytorch-eager": Framework(
-        label="PyTorch eager",
-        pads_products=True,
-        keeps_gathered=True,
-        dtensor=True,
-        multiplies_grouped=True,
-        pieces_attention="flash",
-        measurable=True,
-    ),
+    "pytorch-eager": _EAGER,
     # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each
     # sequence of 512 tokens, 1 656 without it).
     "pytorch-1.10": Framework(
         label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True
     ),
-    "pytorch-compile": Framework(
-        label="PyTorch compiled",
-        pads_products=True,
-        fuses=True,
-        host="fused",
-        keeps_gathered=True,
-        dtensor=True,
-        multiplies_grouped=True,
-        pieces_attention="flash",
-        measurable=True,
-    ),
+    "pytorch-compile": replace(_EAGER, label="PyTorch compiled", fuses=True, host="fused"),
     "torchtitan": _TORCHTITAN,
     # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.
     # pipeline_parallel_microbatches of its configuration was the number of stages unless given.

@@ -27,9 +27,10 @@ class Origin:
 
 
 BATCH_GUESSED = "batch-guessed"
+"""Code of the warning that says why the batch of a log may be another."""
+
 FIELD_GUESSED = "field-guessed"
 """Code of a warning that the field of the scenario at ``where`` is guessed, as its trainer's default is."""
-"""Code of the warning that says why the batch of a log may be another."""
 
 PARAMETERS = "parameters"
 """Of a log's samples: how many parameters it says that its model has, or that are trained."""

@@ -214,6 +214,22 @@ class Pass:
         """Time in backward beside which something else may run."""
         return self.backward_s + self.wait_backward_s
 
+    def late_s(self, e: Efficiencies) -> Number:
+        """What its device waits for the host, but for the gaps between kernels."""
+        part = self.part
+        gaps = (part.launches_forward + part.launches_backward) * e.kernel_gap_s
+        return self.wait_forward_s + self.wait_backward_s - gaps
+
+    def times_ahead(self, e: Efficiencies) -> StageTimes:
+        """What a schedule moves around where no host is late."""
+        part, times = self.part, self.times
+        forward_s, backward_s = part.launches_forward * e.kernel_gap_s, part.launches_backward * e.kernel_gap_s
+        return replace(
+            times,
+            forward_s=times.forward_s - self.wait_forward_s + forward_s,
+            input_s=times.input_s - self.wait_backward_s + backward_s,
+        )
+
     @property
     def times(self) -> StageTimes:
         """What a pipeline schedule moves around: forward, backward towards inputs, backward towards weights."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.fitting import divisors
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.plan import AXES, PLACEMENTS, Plan
 from estimator.scenario.problems import InputProblems, Problem
@@ -22,7 +23,7 @@ from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_fr
 from estimator.scenario.training import Training
 from estimator.scenario.units import counted
 from estimator.search.coupled_fields import batch_following, following
-from estimator.search.space import MAX_EXPERT_TP, MAX_MICRO_BATCH, canonical, divisors
+from estimator.search.space import MAX_EXPERT_TP, MAX_MICRO_BATCH, canonical
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     f"{part}.{field.name}": field.metadata["choices"] or (field.default, not field.default)

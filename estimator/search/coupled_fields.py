@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from estimator.scenario.fitting import divisors
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
-from estimator.search.space import divisors
 
 
 def following(plan: Plan, name: str, value: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from estimator.scenario.fitting import divisors
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.legality import context_problems, expert_problems, pipeline_problems, tensor_problems
 from estimator.scenario.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
@@ -211,12 +212,6 @@ def canonical(placement: str, degrees: Mapping[str, int]) -> bool:
     if busy == [axis for axis in AXES if degrees[axis] > 1]:
         return placement == PLACEMENTS[0]
     return order == [*busy, *(axis for axis in AXES if degrees[axis] == 1)]
-
-
-def divisors(value: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
-    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
-    return tuple(sorted({*small, *(value // n for n in small)}))
 
 
 MAX_MICRO_BATCH = 128

@@ -7,13 +7,13 @@ from dataclasses import fields
 from typing import Any
 
 from estimator.scenario.codec import decode, unknown_keys
+from estimator.scenario.fitting import divisors
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import DDP_MODES, OFFLOADS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
 from estimator.search.grid import AXES as GRID_AXES
 from estimator.search.grid import MOST_AXES
-from estimator.search.space import divisors
 
 KEYS = ("model", "cluster", "training", "limits", "objective", "locked", "search", "grid")
 LIMITS = ("memory_bytes", "max_step_time_s")

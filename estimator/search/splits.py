@@ -20,13 +20,13 @@ from estimator.communication.message import PricedMessage, received_bytes
 from estimator.communication.placement import Degrees, groups_of
 from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.estimate.assemble import Rank, effective, efficiencies_of, lines_of, parts_in_line, parts_of, rank_of
+from estimator.scenario.fitting import divisors
 from estimator.scenario.grid_shape import grid_fits, grid_of
 from estimator.scenario.legality import context_problems, tensor_problems
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.units import Number, counted
-from estimator.search.space import divisors
 
 Values = NDArray[np.float64]
 

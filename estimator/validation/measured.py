@@ -21,6 +21,7 @@ PEERS = re.compile(r"(naive|roofline|habitat|li_et_al|neusight|[a-z0-9]+(?:_[a-z
 PART_OF_A_STEP = re.compile(r"\[\s*forward(?!.*(adam|sgd|optimizer))(.*backward)?.*\]", re.I)
 """A model's name in tables of single GPUs may say which part of a step was timed: [forward], [forward+backward]."""
 INFERENCE = re.compile(r"\[[^\]]*\binference\b[^\]]*\]", re.I)
+"""It may say that autograd was off: [inference]."""
 DEVICE_USE = re.compile(r"nvml|nvidia-smi|device use", re.I)
 RESERVED = re.compile(r"(max|peak)[ _]?(memory[ _])?reserved|reserved peak", re.I)
 LAST_RANK = re.compile(r"megatron-lm tests/functional_tests", re.I)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from runners.program.tensors import local
+
 PAGEABLE = ("host", "pageable")
 """What a copy's signature says where its host side is not page-locked; of one that is, nothing."""
 
@@ -25,16 +27,11 @@ class Pinned:
     def add(self, tensor: torch.Tensor) -> None:
         """Remember what lies behind a tensor as page-locked."""
         if tensor.layout is torch.strided:
-            self._storages.add(_local(tensor).untyped_storage())
+            self._storages.add(local(tensor).untyped_storage())
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor, perhaps a view, lies in page-locked memory."""
-        return tensor.layout is torch.strided and _local(tensor).untyped_storage() in self._storages
-
-
-def _local(tensor: Any) -> torch.Tensor:
-    found: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
-    return found
+        return tensor.layout is torch.strided and local(tensor).untyped_storage() in self._storages
 
 
 def holds_the_host(*, pinned: bool, to_device: bool, non_blocking: bool, size_bytes: int) -> bool:

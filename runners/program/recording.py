@@ -19,6 +19,7 @@ from runners.program import varying
 from runners.program.modules import ModulePaths
 from runners.program.pinned import Pinned
 from runners.program.storages import Storages
+from runners.program.tensors import local
 
 
 class Finished(BaseException):
@@ -301,11 +302,6 @@ class Recording:
             self.storages.mark_of(self.weight(parameter), local(parameter), MemoryKind.PARAMETERS)
         # by the class: Megatron's DistributedDataParallel has a list by that name
         self.storages.mark(map(local, nn.Module.buffers(root)), MemoryKind.PARAMETERS)
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a distributed tensor, any other as it is."""
-    return tensor._local_tensor if hasattr(tensor, "_local_tensor") else tensor
 
 
 def _moved(call: Call, module: int) -> Call:

@@ -17,7 +17,8 @@ from torch.optim import optimizer as hooks
 
 from estimator.scenario.breakdown import MemoryKind
 from runners.program.evaluation import Evaluation
-from runners.program.recording import Finished, Recording, local
+from runners.program.recording import Finished, Recording
+from runners.program.tensors import local
 
 BY_HAND = "the program makes no optimizer of torch: a step is from the end of a backward to the end of the next"
 

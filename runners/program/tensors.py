@@ -44,3 +44,8 @@ def leaves(value: Any) -> Iterator[torch.Tensor]:
 def is_on_device(tensor: torch.Tensor) -> bool:
     """Whether a tensor lies on the fake device."""
     return type(tensor) is FakeTensor and tensor.fake_device.type == DEVICE
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of a distributed tensor, any other as it is."""
+    return tensor._local_tensor if hasattr(tensor, "_local_tensor") else tensor

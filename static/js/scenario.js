@@ -44,25 +44,29 @@ export function complete(scenario, catalog) {
     const [part, name] = path.split(".");
     if (parts[part] && field.default !== undefined && field.default !== null) parts[part][name] = field.default;
   }
-  const given = typeof scenario.cluster === "string" ? { chip: scenario.cluster } : scenario.cluster;
-  const chip = named(given.chip, catalog.chips);
-  const entry = catalog.chips.find(({ key }) => key === chip);
-  /** @type {any} */
-  const cluster = {
-    chip,
-    chips_per_node: given.chips_per_node ?? entry?.value.chips_per_node ?? 8,
-    nodes: given.nodes ?? 1,
-  };
-  for (const name of ["link", "network"]) {
-    const link = given[name] && named(given[name], catalog.links);
-    if (link && link !== entry?.value[name]) cluster[name] = link;
-  }
   return {
     model: brief(named(scenario.model, catalog.models, full(scenario.model, catalog)), "model", catalog),
-    cluster,
+    cluster: completeCluster(scenario.cluster, catalog),
     plan: { ...parts.plan, ...scenario.plan },
     training: { ...parts.training, ...scenario.training },
   };
+}
+
+/**
+ * A cluster, or its chip alone, with nodes as the chip has them.
+ * @param {any} cluster @param {Pick<Catalog, "chips" | "links">} catalog @returns {import("./types.js").Part}
+ */
+export function completeCluster(cluster, catalog) {
+  const given = typeof cluster === "string" ? { chip: cluster } : cluster;
+  const chip = named(given.chip, catalog.chips);
+  const its = typeof chip === "string" ? catalog.chips.find(({ key }) => key === chip)?.value : chip;
+  /** @type {any} */
+  const found = { chip, chips_per_node: given.chips_per_node ?? its?.chips_per_node ?? 8, nodes: given.nodes ?? 1 };
+  for (const name of ["link", "network"]) {
+    const link = given[name] && named(given[name], catalog.links);
+    if (link && link !== its?.[name]) found[name] = link;
+  }
+  return found;
 }
 
 /**

@@ -1,9 +1,11 @@
 /** A scenario as a file or a pasted text: what *Copy JSON* gives, what the command line reads, or what a search asks. Pure. */
 
+import { clusterChips, completeCluster } from "./scenario.js";
+
 /** Keys of a scenario, the ones that it cannot do without first; then those of a search. */
 const NEEDED = ["model", "cluster", "training"];
-const KEYS = [...NEEDED, "plan", "limits", "objective", "locked", "search", "grid"];
 const OF_SEARCH = ["limits", "objective", "locked", "search", "grid"];
+const KEYS = [...NEEDED, "plan", ...OF_SEARCH];
 
 const isObject = (/** @type {any} */ value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isNamed = (/** @type {any} */ value) => typeof value === "string" || isObject(value);
@@ -32,13 +34,8 @@ export function scenarioIn(text, catalog) {
   const good = isNamed(found.model) && isObject(cluster) && isNamed(cluster.chip) && isObject(found.training);
   if (!good || !isObject(found.plan ?? {})) return null;
   const { model, training } = found;
-  const word = typeof cluster.chip === "string" ? cluster.chip.toLowerCase() : "";
-  const entry = catalog.chips.find(
-    ({ key, aliases }) => key === word || aliases.some((alias) => alias.toLowerCase() === word),
-  );
-  const chip = entry?.value ?? cluster.chip;
-  const chips = (cluster.chips_per_node ?? chip.chips_per_node ?? 8) * (cluster.nodes ?? 1);
-  const scenario = { model, cluster, plan: found.plan ?? { dp: chips }, training };
+  const plan = found.plan ?? { dp: clusterChips(completeCluster(cluster, catalog)) };
+  const scenario = { model, cluster, plan, training };
   return { scenario, search: OF_SEARCH.some((name) => name in found) ? wantedOf(found) : null };
 }
 

@@ -247,7 +247,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     chips: prediction?.chips ?? measurement?.world_size ?? null,
     mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : loggedMfu(measurement),
     peak_bytes: measurement?.memory.peak_bytes ?? null,
-    capacity_bytes: typeof capacity === "number" ? capacity : rankCapacity(scenario, catalog),
+    capacity_bytes: typeof capacity === "number" ? capacity : scenario && rankBytes(scenario, catalog),
     fits: measurement?.status !== "oom",
     risk_frac: null,
     disturbed,
@@ -265,9 +265,6 @@ const chipRun = (measurement, scenario, catalog) =>
   (measurement?.device.name || measurement?.device.kind === "cpu" || !scenario
     ? { name: measurement ? deviceName(measurement) : "" }
     : chipOf(scenario, catalog));
-
-/** @param {Scenario | null} scenario @param {import("./types.js").Catalog} catalog */
-const rankCapacity = (scenario, catalog) => (scenario ? rankBytes(scenario, catalog) : null);
 
 /**
  * Whether a plan stands beside a measurement of which nobody said that it ran it: its file guesses a part, or says none.

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from estimator.search.specification import KEYS
 from tests.javascript import call_each
 
 CHIPS = {"chips": [{"key": "h100-sxm", "aliases": ["H100"], "value": {"chips_per_node": 8}}]}
@@ -32,9 +33,19 @@ def test_a_scenario_is_taken_as_it_is_and_without_a_plan_all_chips_are_data_para
     assert named == {"scenario": {**by_name, "cluster": {"chip": "H100"}, "plan": {"dp": 8}}, "search": None}
 
 
+def test_nodes_of_a_chip_of_ones_own_have_as_many_as_it_says():
+    own = {"name": "mine", "chips_per_node": 4}
+    (opened,) = found({**WITHOUT_PLAN, "cluster": {"chip": own, "nodes": 2}})
+    assert opened is not None
+    assert opened["scenario"]["plan"] == {"dp": 8}
+    (cluster,) = call_each("scenario", "completeCluster", [[{"chip": own, "nodes": 2}, CHIPS]])
+    assert cluster == {"chip": own, "chips_per_node": 4, "nodes": 2}
+
+
 def test_a_search_is_taken_with_what_it_looks_for():
-    (one,) = found(SEARCH)
+    one, *others = found(SEARCH, *({**WRITTEN, key: {}} for key in set(KEYS) - WRITTEN.keys()))
     assert one is not None
+    assert all(other and other["search"] for other in others), "each key of a search says that it is one"
     assert one["search"] == {
         "objective": "cost", "memory_gb": 70, "slowest_s": 0, "locked": {"pp": "1", "overlap": "false"},
     }  # fmt: skip

@@ -16,6 +16,8 @@ _NAME = re.compile(r"^\|\s{1,8}\d{1,3}\s{1,4}((?!N/A)\S.{0,60}?)\s{2,60}(?:On|Of
 _PROCESS = re.compile(r"^\|\s{1,8}(\d{1,3})\s{1,8}\S{1,4}\s{1,8}\S{1,4}\s{1,12}\d{1,9}\s{1,8}C(?:\+G)?\s", re.MULTILINE)
 """A row of its processes that computes, by its GPU."""
 _HEAD_LETTERS = 2000
+WORKED = "nvidia-smi: devices with work: "
+"""How the line begins that says how many had work."""
 
 
 def begins(text: str) -> bool:
@@ -37,4 +39,4 @@ def without(text: str) -> str:
 def _named(table: re.Match[str]) -> str:
     named = "".join(f"GPU: {name}\n" for name in dict.fromkeys(_NAME.findall(table[0])))
     busy = len(set(_PROCESS.findall(table[0])))
-    return f"{named}nvidia-smi: devices with work: {busy}\n" if busy else named
+    return f"{named}{WORKED}{busy}\n" if busy else named

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from estimator.estimate.layout.units import unit_of
+from estimator.scenario.aten_cost import op_name
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, OpList, Signature
 
@@ -95,9 +96,9 @@ def split_by(found: OpList, plan: Plan) -> Split:
 
 def is_product(s: Signature) -> bool:
     """Whether an op multiplies a linear's input by its weight, or their gradients."""
-    return s.op.rpartition("::")[2].partition(".")[0] in PRODUCTS
+    return op_name(s.op) in PRODUCTS
 
 
 def is_linear(s: Signature) -> bool:
     """Whether a product is x·Wᵀ + b in one op, W (makes × takes), as inference_mode leaves it."""
-    return s.op.rpartition("::")[2].partition(".")[0] == "linear"
+    return op_name(s.op) == "linear"

@@ -187,7 +187,7 @@ def estimate_pipelined(
             spent, step.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
         assumptions=(
-            *assumptions_of(priced, e, one_s, min(ranks, cluster.chips_per_node)),
+            *assumptions_of(priced, e, one_s, cluster, ranks),
             *_said(plan, micro_batches, whole, step.critical),
         ),
         problems=problems_of(priced, held, one_s),

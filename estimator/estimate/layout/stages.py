@@ -9,7 +9,7 @@ from functools import cached_property
 from estimator.estimate.layout.linear_split import is_product
 from estimator.estimate.layout.rewrite import Rewrite, bytes_of
 from estimator.estimate.layout.units import ROOT, Shares, Units, elements, unit_of, units_of
-from estimator.scenario.aten_cost import plain
+from estimator.scenario.aten_cost import op_name
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, OpList, Storage
 from estimator.scenario.problems import InputProblems, Problem
@@ -224,7 +224,7 @@ def _tied(units: Units, of_call: list[int], of_weight: tuple[int, ...], layers: 
         if place != layers or call.kind != "kernel" or call.phase != Phase.FORWARD or call.module == NONE:
             continue
         s = units.found.of(call)
-        if plain(s.op).partition(".")[0] in ("mm", "addmm", "linear") and units.found.modules[call.module] not in own:
+        if op_name(s.op) in ("mm", "addmm", "linear") and units.found.modules[call.module] not in own:
             shapes = {one.shape for one in s.inputs} | {one.shape[::-1] for one in s.inputs}
             ahead = (at for at, place in enumerate(of_weight) if place == -1)
             shaped = {at: units.found.weights[at].shape for at in ahead}

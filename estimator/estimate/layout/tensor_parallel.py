@@ -25,6 +25,7 @@ from estimator.estimate.layout.linear_split import (
 )
 from estimator.estimate.layout.rewrite import Rewrite, divided
 from estimator.estimate.layout.units import Shares, Units, alone, elements, unit_of, units_of
+from estimator.scenario.aten_cost import is_by_length
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Storage, Weight
 from estimator.scenario.problems import InputProblems, Problem, divisors_near
@@ -62,12 +63,7 @@ def with_tensor_parallel(
 
 def attends(s: Signature) -> bool:
     """Whether an op works on the scores of attention, or is all of it."""
-    return "_scaled_dot_product" in s.op or _of_package(s) or s.op.startswith("aten::_softmax")
-
-
-def _of_package(s: Signature) -> bool:
-    """Whether it is flash_attn's own op, or FlashAttention-3's: their tensors have the tokens before the heads."""
-    return s.op.startswith(("flash_attn::", "flash_attn_3::"))
+    return "_scaled_dot_product" in s.op or is_by_length(s.op) or s.op.startswith("aten::_softmax")
 
 
 @dataclass
@@ -185,8 +181,8 @@ class _Splitting:
             if call.phase != Phase.FORWARD or not attends(s):
                 continue
             operands = s.inputs[:1] if s.op.startswith("aten::_softmax") else s.inputs[:3]
-            at = -2 if _of_package(s) else 1
-            sizes = {one.shape[at] for one in operands if len(one.shape) == 4 or _of_package(s)}
+            by_length = is_by_length(s.op)
+            sizes = {one.shape[-2 if by_length else 1] for one in operands if len(one.shape) == 4 or by_length}
             heads.setdefault(unit_of(self.found.modules[call.module]), set()).update(sizes)
         return heads
 
@@ -327,7 +323,7 @@ class _Splitting:
         """An op between a column and a row linear: divided along features or heads."""
 
         def of(one: Operand) -> Operand:
-            dim = widths.of_package(one) if _of_package(s) else widths.dim(one)
+            dim = widths.by_length(one) if is_by_length(s.op) else widths.dim(one)
             return one if dim is None else divided(one, dim, self.ranks)
 
         return replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs)))
@@ -372,8 +368,8 @@ class _Widths:
             return 0
         return None
 
-    def of_package(self, one: Operand) -> int | None:
-        """The same of the package's own ops: heads stand before their width, or before the rows of their sums."""
+    def by_length(self, one: Operand) -> int | None:
+        """The same of attention by length: heads stand before their width, or before the rows of their sums."""
         at = len(one.shape) - 2
         return at if at >= 0 and one.shape[at] in self.all_heads else None
 

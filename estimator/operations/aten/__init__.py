@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from estimator.operations.aten import attention, elementwise, indexing, optimizer, products, recurrent, reductions
 from estimator.operations.aten.operands import kernel, moved_bytes, total_bytes
 from estimator.operations.op import Op
+from estimator.scenario.aten_cost import op_name
 from estimator.scenario.op_list import Signature
 
 Kernels = Callable[[Signature], list[Op]]
@@ -115,9 +116,9 @@ WITHOUT_INPUTS = (elementwise.write, elementwise.copy)
 """What writes tensors and may read none on the device."""
 
 
-def plain(op: str) -> str:
+def table_name(op: str) -> str:
     """The name under which the table has an op: mul for aten::mul_.Tensor."""
-    found = op.rpartition("::")[2].partition(".")[0]
+    found = op_name(op)
     if found in TABLE:
         return found
     return found[:-1] if found.endswith("_") and not found.endswith("__") else found
@@ -125,7 +126,7 @@ def plain(op: str) -> str:
 
 def kernels_of_table(op: str) -> Kernels | None:
     """The table's entry for an op, None where it has none."""
-    name = plain(op)
+    name = table_name(op)
     if name.startswith("_foreach_"):
         return optimizer.foreach
     return TABLE.get(name)
@@ -167,8 +168,8 @@ def workspace_bytes_of(s: Signature, units: float) -> float:
 
     ``units``: SMs of the GPU, among whose blocks sums are divided.
     """
-    if plain(s.op) in ("sum", "mean") and s.inputs and s.outputs:
+    if table_name(s.op) in ("sum", "mean") and s.inputs and s.outputs:
         return reductions.staging_bytes(s, units)
-    if plain(s.op) == "_softmax_backward_data" and s.inputs:
+    if table_name(s.op) == "_softmax_backward_data" and s.inputs:
         return moved_bytes(s.inputs[0])  # the gradient times the output
     return 0.0

@@ -9,7 +9,7 @@ from estimator.operations.aten.operands import kernel, moved_bytes, width
 from estimator.operations.aten.products import name, precision
 from estimator.operations.attention import padded, side_bytes
 from estimator.operations.op import Op, gemm
-from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops, packed
+from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops, is_by_length, packed
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 
@@ -143,13 +143,12 @@ def _masks(s: Signature) -> tuple[Operand, ...]:
 
 
 def _heads_first(s: Signature, qkv: tuple[Operand, ...]) -> tuple[Operand, Operand, Operand]:
-    """q, k, v as (B, h, S, D); flash and efficient kernels called themselves have the sequence before the heads."""
-    plain = name(s)
-    inner = plain.startswith(("_flash_attention", "_efficient_attention")) or "flash_attn" in plain
+    """q, k, v as (B, h, S, D)."""
+    by_length = is_by_length(s.op)
     found = []
     for one in qkv:
         shape = (1,) * (4 - len(one.shape)) + one.shape[-4:]
-        if inner:
+        if by_length:
             batch, length = packed(one.shape, s.arguments.get("max_seqlen"))
             shape = (batch, shape[2], length, shape[3])
         found.append(Operand(shape=shape, dtype=one.dtype))

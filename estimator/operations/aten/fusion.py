@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
 from estimator.operations.aten.operands import contiguous_strides, count, kernel, moved_bytes, size_and_type, width
 from estimator.operations.op import WHOLE, Op, fetched_at_once
+from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import Operand, OpList, Signature
 
@@ -310,7 +311,7 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.gelus += COMPILED_GELU * elementwise.gelus_of(s) * max(map(count, outputs), default=0)
     _turn(group, s, joined)
-    group.names.append(s.op.rpartition("::")[2])
+    group.names.append(plain(s.op))
     group.reduces |= kernels_of_table(s.op) in REDUCING
     if kernels_of_table(s.op) is elementwise.dropout:
         group.drawn += outputs[:1]
@@ -326,11 +327,11 @@ def _turn(group: _Group, s: Signature, joined: Joined) -> None:
     A product with one computes it, and each of the two halves of its gradient does so again.
     """
     made = float(max(map(count, s.outputs), default=0))
-    tables = [one for one in s.inputs if (count(one), one.dtype) in joined.turns]
+    tables = [one for one in s.inputs if size_and_type(one) in joined.turns]
     if kernels_of_table(s.op) is elementwise.padded:
         group.halves += made / 2.0
     elif s.op in ("aten::cos", "aten::sin") or (tables and len(tables) == len(s.inputs)):
-        joined.turns |= {(count(one), one.dtype) for one in s.outputs}
+        joined.turns |= set(map(size_and_type, s.outputs))
     elif tables and s.op == "aten::mul" and made > max(map(count, tables)):
         group.turned += made
 

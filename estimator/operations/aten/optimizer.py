@@ -33,9 +33,9 @@ FUSED = {"adam": 4, "adamw": 4, "sgd": 2, "adagrad": 3}
 """Lists of a fused step as large as the parameters: parameters, gradients, moments."""
 
 
-def plain(s: Signature) -> str:
+def arithmetic_of(s: Signature) -> str:
     """The name of the arithmetic in a foreach op: mul of _foreach_mul_.Scalar."""
-    return s.op.rpartition("::")[2].partition(".")[0].removeprefix("_foreach_").rstrip("_")
+    return name_of(s).removeprefix("_foreach_").rstrip("_")
 
 
 def launches(tensors: Sequence[Operand], lists: int) -> float:
@@ -60,7 +60,7 @@ def launches(tensors: Sequence[Operand], lists: int) -> float:
 
 def foreach(s: Signature) -> list[Op]:
     """One arithmetic op over lists of tensors: all lists read, the result written."""
-    name = plain(s)
+    name = arithmetic_of(s)
     tensors = [one for one in s.inputs if one.shape or name in ("copy",)] or list(s.inputs)
     if not tensors:
         return []
@@ -85,8 +85,8 @@ def foreach(s: Signature) -> list[Op]:
 
 def tensors_of(s: Signature) -> int:
     """How many tensors of one list an op walks; the host looks at each."""
-    name = plain(s)
-    if not s.op.rpartition("::")[2].startswith("_foreach_"):
+    name = arithmetic_of(s)
+    if not name_of(s).startswith("_foreach_"):
         return max(len(s.inputs) // (_fused_lists(s) + 1), 1)
     tensors = [one for one in s.inputs if one.shape] or list(s.inputs)
     return max(len(tensors) // _lists(s, name, tensors), 1)
@@ -114,8 +114,7 @@ def unscale(s: Signature) -> list[Op]:
 
 
 def _fused_lists(s: Signature) -> int:
-    name = s.op.rpartition("::")[2].partition(".")[0].strip("_").removeprefix("fused_")
-    return FUSED.get(name, 4)
+    return FUSED.get(name_of(s).strip("_").removeprefix("fused_"), 4)
 
 
 def _lists(s: Signature, name: str, tensors: Sequence[Operand]) -> int:

@@ -15,7 +15,7 @@ from estimator.operations.aten.operands import (
     width,
 )
 from estimator.operations.op import WHOLE, Op, fetched_at_once, gemm
-from estimator.scenario.aten_cost import convolution_flops, packed_elements, torch_name
+from estimator.scenario.aten_cost import convolution_flops, op_name, packed_elements, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 
@@ -66,7 +66,7 @@ def fetched_of(one: Operand) -> int:
 
 def name(s: Signature) -> str:
     """The op's name without its namespace, as rows of an estimate show it."""
-    return s.op.rpartition("::")[2].partition(".")[0]
+    return op_name(s.op)
 
 
 def mm(s: Signature) -> list[Op]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
+from estimator.scenario.aten_cost import is_inductors
 from estimator.scenario.proposal.proposed import Proposed, guess, sure
 from estimator.scenario.proposal.seen import NoScenario, Seen, is_of_samples, name_of, shape_of, times, tokens_of
 from estimator.scenario.units import counted
@@ -187,7 +188,7 @@ def _norms(seen: Seen, layers: int) -> dict[str, Proposed]:
         if s.inputs
     )
     rms = max(per_pass.get("_fused_rms_norm", 0), per_pass.get("rsqrt", 0)) - heads / seen.passes
-    fused = " ".join(s.op for _, s in seen.forward if s.op.startswith("triton_"))
+    fused = " ".join(s.op for _, s in seen.forward if is_inductors(s.op))
     if not layer and not rms:
         norm = "layer" if "layer_norm" in fused else "rms" if "rsqrt" in fused or "rms_norm" in fused else ""
         said = f"kernels fused by the compiler have {'layer_norm' if norm == 'layer' else 'rsqrt'} in their names"

@@ -9,13 +9,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from estimator.scenario.aten_cost import packed, packed_elements
+from estimator.scenario.aten_cost import is_by_length, is_inductors, packed, packed_elements, plain
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.units import counted
-
-_TOKENS_FIRST = ("_flash_attn_forward", "_flash_attn_varlen_forward")
-"""Attention of packages whose tensors have the tokens before the heads, of packed sequences without a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,7 @@ def seen_in(ops: OpList) -> Seen:
         products=Counter({shape: count // passes for shape, count in products.items() if count >= passes}),
         biased=biased,
         passes=passes,
-        compiled=any(s.op.startswith("triton_") for _, s in forward),
+        compiled=any(is_inductors(s.op) for _, s in forward),
         marked=any(call.compiled for call, _ in forward),
         tp=_tensor_ranks(ops, forward),
     )
@@ -99,7 +96,7 @@ def seen_in(ops: OpList) -> Seen:
 
 def name_of(s: Signature) -> str:
     """An op's name without its namespace."""
-    return s.op.rpartition("::")[2]
+    return plain(s.op)
 
 
 def product_of(s: Signature) -> tuple[int, int, int] | None:
@@ -134,7 +131,7 @@ def _attends(ops: OpList, forward: list[tuple[Call, Signature]]) -> bool:
     return any(
         s.arguments.get("category") == Category.ATTENTION
         or "attention" in name_of(s)
-        or name_of(s) in _TOKENS_FIRST
+        or is_by_length(s.op)
         or (name_of(s) in ("_softmax", "_safe_softmax") and s.inputs and of_scores(s.inputs[0].shape))
         for _, s in forward
     )
@@ -156,9 +153,9 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
     eager: Counter[int] = Counter()
     for call, s in forward:
         name = name_of(s)
-        if "attention" in name or name in _TOKENS_FIRST:
+        if "attention" in name or is_by_length(s.op):
             ranks = {len(one.shape) for one in s.inputs[:3]}
-            fused[call.signature] += len(s.inputs) > 2 and (ranks == {4} or (ranks == {3} and name in _TOKENS_FIRST))
+            fused[call.signature] += len(s.inputs) > 2 and (ranks == {4} or (ranks == {3} and is_by_length(s.op)))
         elif name in ("_softmax", "_safe_softmax") and s.inputs and len(s.inputs[0].shape) == 4:
             eager[call.signature] += 1
     known = {call.signature: s for call, s in forward}
@@ -166,7 +163,7 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
         number, _ = max(found, key=lambda one: one[1] * math.prod(known[one[0]].inputs[0].shape))
         s = known[number]
         q, k = s.inputs[0].shape, s.inputs[1].shape
-        if name_of(s) in _TOKENS_FIRST:
+        if is_by_length(s.op):
             longest = s.arguments.get("max_seqlen")
             q, k = ((*packed(one, longest), *one[-2:]) for one in (q, k))
             q, k = (q[0], q[2], q[1], q[3]), (k[0], k[2], k[1], k[3])

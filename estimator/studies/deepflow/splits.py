@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from estimator.search.space import divisors
+from estimator.scenario.fitting import divisors
 from estimator.studies.deepflow import lstm_step
 from estimator.studies.deepflow.inputs import Inputs, rates_of, technology_of
 from estimator.studies.deepflow.kernel_split import KernelSplit

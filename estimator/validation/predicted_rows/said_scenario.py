@@ -17,7 +17,6 @@ from estimator.scenario.measurement import (
     Warning,
     scenario_run,
 )
-from estimator.scenario.model import Model
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.proposal.proposal import NO_CPU, Proposal
@@ -62,7 +61,7 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     doubtful = ("model", "global_batch") if named_only else ("global_batch",)
     doubted = [name for name in doubtful if WHERE[name] in guessed and name not in lacking]
     asked = [] if of_table else [*lacking, *_uncounted(measurement), *doubted]
-    counted = parameters_said(measurement)
+    parameters = parameters_said(measurement)
     if lacking or not named:
         unnamed = [] if named else ["chip"]
         reason = unsaid or _unsaid([WORDS[name] for name in [*lacking, *unnamed]])
@@ -70,10 +69,10 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
         if named and fields:
             label = TableDevice(chip=named, ranks=1).label
             fields["cluster.chip"] = sure(label, why or "named") if len(likely) < 2 else guess(label, why)
-        return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed), parameters=counted)
+        return Proposal(fields=fields, reason=f"{reason}.", asked=(*asked, *unnamed), parameters=parameters)
     if named == catalog.THIS_CPU and catalog.known("chips", named) is None:
         fields = _read(measurement, asked, guessed)
-        return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"), parameters=counted)
+        return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"), parameters=parameters)
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:
@@ -96,7 +95,7 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
         whole=True,
         notes=notes,
         asked=tuple(asked),
-        parameters=counted,
+        parameters=parameters,
     )
 
 
@@ -120,8 +119,8 @@ def _lacking(said: Mapping[str, Any]) -> list[str]:
 def _uncounted(measurement: Measurement) -> list[str]:
     """``gpus`` where a log does not say how many; one is assumed."""
     plan = measurement.scenario.get("plan") or {}
-    counted = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES)
-    return [] if counted else ["gpus"]
+    told = measurement.world_size > 1 or any(plan.get(axis) for axis in AXES)
+    return [] if told else ["gpus"]
 
 
 def _guessed(measurement: Measurement) -> dict[str, str]:
@@ -150,8 +149,8 @@ def _with_ranks(fields: Mapping[str, Proposed], asked: Iterable[str]) -> dict[st
 
 def parameters_said(measurement: Measurement) -> int:
     """Parameters as a log counts them, 0 where it does not."""
-    counted = measurement.samples.get(PARAMETERS)
-    return counted if isinstance(counted, int) and not isinstance(counted, bool) else 0
+    said = measurement.samples.get(PARAMETERS)
+    return said if isinstance(said, int) and not isinstance(said, bool) else 0
 
 
 def _read(measurement: Measurement, asked: Iterable[str], guessed: Mapping[str, str]) -> dict[str, Proposed]:
@@ -162,13 +161,12 @@ def _read(measurement: Measurement, asked: Iterable[str], guessed: Mapping[str, 
 def _stated(said: Mapping[str, Any]) -> dict[str, Proposed]:
     model = said.get("model")
     name = model if isinstance(model, str) else str((model or {}).get("name", ""))
-    entry = next((one for one in catalog.entries("models") if name in (one.key, *one.aliases)), None)
-    sized = "" if isinstance(model, str) or not model else _sizes(model)
-    fields = {"model.name": entry.label if entry else name or sized} if model else {}
+    sized = "" if isinstance(model, str) or not model else _sizes(int(model["layers"]), model["hidden"])
+    fields = {"model.name": _label_of(name) or sized} if model else {}
     for part in ("plan", "training"):
         fields |= {f"{part}.{field}": value for field, value in (said.get(part) or {}).items() if value != 1}
     return {
-        path: sure(value, OF_SIZES if path == "model.name" and not (entry or name) else "the file says so")
+        path: sure(value, OF_SIZES if path == "model.name" and not name else "the file says so")
         for path, value in fields.items()
     }
 
@@ -176,9 +174,9 @@ def _stated(said: Mapping[str, Any]) -> dict[str, Proposed]:
 OF_SIZES = "the file says its sizes, and no name"
 
 
-def _sizes(model: Mapping[str, Any]) -> str:
+def _sizes(layers: int, hidden: int) -> str:
     """A model that has no name, by its layers and width."""
-    return f"{counted(int(model['layers']), 'layer')} of width {model['hidden']}"
+    return f"{counted(layers, 'layer')} of width {hidden}"
 
 
 def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measurement:
@@ -302,7 +300,7 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
     """What matters of a scenario, each with whether the file says it."""
     plan, training, stated = scenario.plan, scenario.training, set(said)
     shown = {
-        "model.name": _name_of(scenario.model),
+        "model.name": _label_of(scenario.model.name) or _sizes(scenario.model.layers, scenario.model.hidden),
         **{f"plan.{name}": getattr(plan, name) for name in (*AXES, "sharding", "micro_batch", "recompute")},
         **{f"training.{name}": getattr(training, name) for name in ("seq_len", "global_batch", "precision")},
     }
@@ -316,7 +314,7 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
     return {**fields, "cluster.chip": chip}
 
 
-def _name_of(model: Model) -> str:
-    """What people call a model: its label in the catalogue where it has one."""
-    entry = next((one for one in catalog.entries("models") if one.key == model.name), None)
-    return entry.label if entry else model.name or _sizes({"layers": model.layers, "hidden": model.hidden})
+def _label_of(name: str) -> str:
+    """What people call a model: its label in the catalogue, whichever of its names is given; else the name."""
+    entry = next((one for one in catalog.entries("models") if name in (one.key, *one.aliases)), None)
+    return entry.label if entry else name

@@ -12,10 +12,11 @@ from torch.nn import functional
 from torch.utils._python_dispatch import _disable_current_modes
 
 from runners.program import values
-from runners.program.flash_attn.launch import Launch, lacking
+from runners.program.flash_attn.launch import Launch, lacking, lain
 
-ROUNDED_TO = 128
-WIDEST = 256
+ROUNDED_TO, WIDEST = 128, 256
+"""What the lengths of returned probabilities are rounded up to, and the widest head (csrc/flash_attn/flash_api.cpp of
+flash_attn 2.8)."""
 UNKNOWN = "how long its sequences are is not known: taken to be all as long"
 REMEDY = "Make cu_seqlens of whole numbers of the host, or import a profile, whose lengths are real."
 
@@ -87,10 +88,6 @@ def _how(launch: Launch, form: Form, q: torch.Tensor, k: torch.Tensor) -> dict[s
     return {**how, "is_causal": causal, **({"dropout": form.dropout} if form.dropout else {})}
 
 
-def _lain(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
-
-
 def _parts(given: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     """Queries, keys and values: of one tensor of all three, of queries beside both others, or as they are."""
     if len(given) == 3:
@@ -107,7 +104,7 @@ def forward(launch: Launch, form: Form, q: torch.Tensor, k: torch.Tensor, v: tor
         message = f"heads are at most {WIDEST} wide, those of queries a multiple of those of keys"
         raise ValueError(f"flash_attn: {message}: it was given {tuple(q.shape)} and {tuple(k.shape)}")
     with torch.enable_grad():  # which an autograd function turns off, and by which forward is told
-        q, k, v = map(_lain, (q, k, v))
+        q, k, v = map(lain, (q, k, v))
         out = torch.empty_like(q)
         heads = int(q.shape[-2])
         of_rows = (heads, q.shape[0]) if form.starts is not None else (q.shape[0], heads, q.shape[1])
@@ -127,8 +124,8 @@ def backward(
     launch: Launch, form: Form, gradient: torch.Tensor, saved: tuple[torch.Tensor, ...], into: list[torch.Tensor]
 ) -> None:
     """Launch the backward, which writes the gradients of queries, keys and values."""
-    q, k, v, out, sums = map(_lain, saved)
-    launch(form.op("backward"), (_lain(gradient), q, k, v, out, sums), into, **_how(launch, form, q, k))
+    q, k, v, out, sums = map(lain, saved)
+    launch(form.op("backward"), (lain(gradient), q, k, v, out, sums), into, **_how(launch, form, q, k))
 
 
 class _Attention(torch.autograd.Function):

@@ -41,6 +41,11 @@ class Launch:
         self.recording.record("kernel", op, given, made, tuple(how.items()))
 
 
+def lain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its rows in one piece each, as the package's kernels take it."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
 def lacking(name: str) -> InputProblems:
     """Return the error for what the stand-in does not do."""
     package = name.partition(".")[0]

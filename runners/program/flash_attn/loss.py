@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from runners.program.flash_attn.launch import Launch, lacking
+from runners.program.flash_attn.launch import Launch, lacking, lain
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -19,7 +19,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, launch: Launch, logits: torch.Tensor, labels: torch.Tensor, inplace: bool) -> Any:
         with torch.enable_grad():
-            seen = logits if logits.stride(-1) == 1 else logits.contiguous()
+            seen = lain(logits)
             losses, sums, squares = (seen.new_empty((seen.shape[0],), dtype=torch.float32) for _ in range(3))
             launch("triton::cross_entropy_fwd_kernel", (seen, labels, losses, sums, squares))
         ctx.save_for_backward(seen, sums, labels)

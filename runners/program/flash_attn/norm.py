@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from runners.program.flash_attn.launch import Launch, lacking
+from runners.program.flash_attn.launch import Launch, lacking, lain
 
 BLOCKS_PER_UNIT = 8
 """Blocks of the backward for each SM; each sums gradients of weights (ops/triton/layer_norm.py of flash_attn 2.8)."""
@@ -25,7 +25,7 @@ class _Norm(torch.autograd.Function):
         prenorm: bool, wide: bool, rms: bool, out_dtype: Any,
     ) -> Any:  # fmt: skip
         with torch.enable_grad():
-            seen = x if x.stride(-1) == 1 else x.contiguous()
+            seen = lain(x)
             kept = residual.dtype if residual is not None else torch.float32 if wide else x.dtype
             out = torch.empty_like(seen, dtype=out_dtype or x.dtype)
             added = residual is not None or kept != x.dtype or dropout > 0
@@ -45,7 +45,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *more: torch.Tensor) -> Any:
         whole, weight, bias, mean, spread, seeds = ctx.saved_tensors
-        gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
+        gradient = lain(gradient)
         of_input = torch.empty_like(whole, dtype=ctx.dtype)
         apart = ctx.adds and (ctx.dtype != whole.dtype or seeds is not None)
         of_residual = torch.empty_like(whole) if apart else None

@@ -32,7 +32,19 @@ export function places({ tp, cp = 1, dp, pp, placement = "tp-cp-dp-pp" }) {
   });
 }
 
-const AXES = ["tp", "cp", "dp", "pp", "expert_tp", "ep", "edp"];
+/**
+ * What the ranks that meet over an axis have alike.
+ * @type {Record<string, (at: Record<string, number>, expert_tp: number, ep: number) => number[]>}
+ */
+const ALIKE = {
+  tp: (at) => [at.cp, at.dp, at.pp],
+  cp: (at) => [at.tp, at.dp, at.pp],
+  dp: (at) => [at.tp, at.pp],
+  pp: (at) => [at.tp, at.cp, at.dp],
+  expert_tp: (at, expert_tp) => [at.pp, Math.floor(at.within / expert_tp)],
+  ep: (at, expert_tp, ep) => [at.pp, at.within % expert_tp, Math.floor(at.within / (expert_tp * ep))],
+  edp: (at, expert_tp, ep) => [at.pp, at.within % (expert_tp * ep)],
+};
 /** What an op list calls an axis, which says no more than how many ranks meet. */
 const OF_RANKS = /^\d+ ranks$/;
 /** @param {string} axis */
@@ -42,7 +54,7 @@ export const isOfRanks = (axis) => OF_RANKS.test(axis);
  * Whether it is known which ranks meet in a collective: those of an axis of the plan, or all that there are.
  * @param {Pick<Collective, "axis" | "ranks">} collective @param {number} chips
  */
-export const isPlaced = ({ axis, ranks }, chips) => AXES.includes(axis) || (isOfRanks(axis) && ranks === chips);
+export const isPlaced = ({ axis, ranks }, chips) => axis in ALIKE || (isOfRanks(axis) && ranks === chips);
 
 /** The plan, or one of as many data parallel ranks where it is not of these chips. @param {Part} plan @param {number} chips @returns {Part} */
 export const planOf = (plan, chips) =>
@@ -53,24 +65,12 @@ export const planOf = (plan, chips) =>
  * @param {Record<string, number>[]} all @param {string} axis @param {number} ranks @param {Part} plan
  */
 function groupsOf(all, axis, ranks, { ep = 1, expert_tp = 1 }) {
-  const key = {
-    tp: (/** @type {Record<string, number>} */ at) => [at.cp, at.dp, at.pp],
-    cp: (/** @type {Record<string, number>} */ at) => [at.tp, at.dp, at.pp],
-    dp: (/** @type {Record<string, number>} */ at) => [at.tp, at.pp],
-    pp: (/** @type {Record<string, number>} */ at) => [at.tp, at.cp, at.dp],
-    expert_tp: (/** @type {Record<string, number>} */ at) => [at.pp, Math.floor(at.within / expert_tp)],
-    ep: (/** @type {Record<string, number>} */ at) => [
-      at.pp,
-      at.within % expert_tp,
-      Math.floor(at.within / (expert_tp * ep)),
-    ],
-    edp: (/** @type {Record<string, number>} */ at) => [at.pp, at.within % (expert_tp * ep)],
-  }[axis];
+  const key = ALIKE[axis];
   if (!key) return isPlaced({ axis, ranks }, all.length) ? [all.map(({ rank }) => rank)] : [];
   /** @type {Map<string, number[]>} */
   const found = new Map();
   for (const at of all) {
-    const name = key(at).join();
+    const name = key(at, expert_tp, ep).join();
     found.set(name, [...(found.get(name) ?? []), at.rank]);
   }
   // hybrid sharding and replicas are parts of an axis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,12 @@ def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_b
     assert from_json(json.loads(out.read_text())).source == "profile"
     assert run(["estimate", str(out), "--json"]) == 0
     step_s = json.loads(capsys.readouterr().out)["step_time_s"]
+    for chip, told in (
+        ("h200", r"measured +57.2 ms; predicted [+-]\d+%\n"),
+        ("b200", r"measured +57.2 ms on NVIDIA H200 .*B\n"),
+    ):
+        assert run(["estimate", str(out), "--chip", chip]) == 0
+        assert re.search(told, capsys.readouterr().out), "what another chip takes is no error"
     assert run(["import", str(TRACE), "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["measurements"]
     assert found["expected"]["estimate"]["step_time_s"] == step_s

@@ -29,6 +29,11 @@ def read(folder: Path, content: bytes | str | dict | list, name: str = "file", *
     return import_file(write(folder, content, "upload"), name, Limits(**limits))
 
 
+def of_steps(line: str, *values: tuple[Any, ...]) -> str:
+    """A line for each step, with its number and its values."""
+    return "".join(line.format(at, *each) + "\n" for at, each in enumerate(values, 1))
+
+
 def one(imported: Imported, kind: str = "") -> Measurement:
     (found,) = [m for m in imported.measurements if not kind or m.origin.format == f"text/{kind}"]
     return found

@@ -13,6 +13,7 @@ from app.importers import FORMATS
 from app.importers.imported import Limits
 from app.importers.sniff import sniff
 from app.importers.source import Source
+from estimator.search.specification import KEYS
 from tests.app.importers.reading import gz, refusal, write
 
 
@@ -143,6 +144,11 @@ def test_a_scenario_is_refused_with_the_way_to_its_prediction(tmp_path, more, wa
     assert refused.format == "scenario"
     assert "nothing was measured" in refused.message
     assert way in refused.remedy
+
+
+@pytest.mark.parametrize("key", sorted({*KEYS} - SCENARIO.keys()))
+def test_every_key_of_a_search_is_known_for_one(tmp_path, key):
+    assert "headroom sweep FILE" in refusal(tmp_path, json.dumps({**SCENARIO, key: {}})).remedy
 
 
 def test_rows_beside_a_scenario_s_keys_are_still_read(tmp_path):

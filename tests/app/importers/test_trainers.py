@@ -8,8 +8,7 @@ from copy import deepcopy
 import pytest
 
 from estimator.scenario.units import GIB
-from tests.app.importers.reading import REFERENCE, codes, one, read, refusal
-from tests.app.importers.test_loops import of_steps
+from tests.app.importers.reading import REFERENCE, codes, of_steps, one, read, refusal
 
 TOOLS = REFERENCE / "tools"
 

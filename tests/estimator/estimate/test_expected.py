@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,21 @@ def test_the_step_its_ops_and_its_timeline_are_of_one_prediction(ranks):
         assert shown_s == pytest.approx(math.fsum(op.seconds for op in found.estimate.ops if op.category == category))
         drawn_s = math.fsum(one.end_s - one.start_s for one in all_of_it if one.kind == category)
         assert shown_s == pytest.approx(drawn_s)
+
+
+PROFILES = Path(__file__).parents[3] / "docs" / "profiles.md"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_documents_say_what_is_predicted_of_our_own_profiles(ranks):
+    (line,) = re.findall(rf"^\| {ranks} \| .*$", PROFILES.read_text(encoding="utf-8"), re.MULTILINE)
+    measured_ms, predicted_ms, *said = (float(one.replace("−", "-")) for one in re.findall(r"[+−]?[\d.]+", line)[1:])
+    found = expected(listed(f"h200/trace-short-{ranks}.trace.json.gz"))
+    assert found.measured_step_s == pytest.approx(measured_ms / 1e3, abs=1e-4)
+    assert found.estimate.step_time_s == pytest.approx(predicted_ms / 1e3, rel=0.03)
+    told = [found.categories.get(name) for name in ("matmul", "attention", "elementwise", "optimizer", "communication")]
+    off = [100 * (pair.predicted_s / pair.measured_s - 1) for pair in told if pair]
+    assert said == pytest.approx(off, abs=3), "percent"
 
 
 def test_element_wise_ops_have_bytes_and_attention_the_causal_half():

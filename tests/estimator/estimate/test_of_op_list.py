@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import NAMES, efficiencies, ideal
-from estimator.cost.host import new_products_s
-from estimator.estimate import expected, what_if
-from estimator.estimate.call_times import CORRECTED, WALKED_FIRST, times_of
-from estimator.estimate.estimate import Estimate
+from estimator.cost.efficiency import efficiencies, ideal
+from estimator.estimate import what_if
+from estimator.estimate.call_times import times_of
 from estimator.estimate.layout.data_parallel import with_data_parallel
-from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import PASSES_ONCE
 from estimator.estimate.recorded import phases_of, recorded
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
-from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
 from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems
-
-OPS = Path(__file__).parents[2] / "reference" / "ops"
-
-
-def traced(name: str) -> OpList:
-    return from_json(json.loads((OPS / f"{name}.json").read_text(encoding="utf-8")))
-
-
-LLAMA, GPT2 = traced("llama"), traced("gpt2")
-
-
-def predicted(found: OpList, chip: str = "", **changes):
-    cluster = cluster_for(found, chip)
-    return estimate_op_list(found, replace(cluster, chip=replace(cluster.chip, **changes)))
+from tests.estimator.estimate.lists import GPT2, LLAMA, predicted, traced
 
 
 @pytest.mark.parametrize("found", [LLAMA, GPT2], ids=["llama", "gpt2"])
@@ -237,71 +218,6 @@ def test_what_other_stages_keep_a_rank_waiting_for_is_said_not_to_be_counted():
     assert "a pipeline's bubble" not in " ".join(predicted(found).assumptions)
 
 
-def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason():
-    asked = expected.what_if(LLAMA, [], laying=laying_of({"dp": 8}))
-    assert asked.estimate.step_time_s == predicted(with_data_parallel(8)(LLAMA)).step_time_s
-    assert {way.key for way in asked.layouts if not way.reason} == {"dp", "sharding", "tp", "pp"}
-    spread = expected.what_if(with_data_parallel(2)(LLAMA), [])
-    assert all("trace it" in way.reason for way in spread.layouts)
-    with pytest.raises(InputProblems, match=r"plan\.dp: 0 is out of range"):
-        laying_of({"dp": 0})
-
-
-@pytest.mark.usefixtures("catalogue_as_before")
-def test_what_if_is_told_beside_the_list_as_it_is_by_the_same_measurement_of_its_chip():
-    fast = catalog.chip("h100-sxm")
-    slow = replace(fast, memory_bytes_per_s=fast.memory_bytes_per_s / 50)
-    found = replace(LLAMA, chip="mine")
-    own = []
-    for chip in (slow, fast):
-        catalog.add(
-            "chips", catalog.CatalogEntry(key="mine", label="Mine", value=replace(chip, name="mine"), sources={})
-        )
-        own.append(predicted(found).step_time_s)
-        asked = expected.what_if(found, ["compile"])
-        assert asked.before.step_time_s == own[-1] != asked.estimate.step_time_s
-        assert expected.what_if(found, []).before.step_time_s == own[-1]
-    assert own[0] > own[1]
-    assert expected.what_if(replace(found, chip="nobody's"), [], "mine").before is None
-
-
-def test_a_question_of_a_unit_that_the_chip_lacks_says_so():
-    reasons = {
-        chip: {one.key: one.reason for one in expected.what_if(LLAMA, [], chip).offered}
-        for chip in ("h200-sxm", "b200")
-    }
-    assert "no matrix unit for fp4" in reasons["h200-sxm"]["fp4-products"]
-    assert not reasons["h200-sxm"]["fp8-products"]
-    assert not reasons["b200"]["fp4-products"]
-    with pytest.raises(InputProblems, match="no matrix unit for fp4"):
-        expected.what_if(LLAMA, ["fp4-products"], "h200-sxm")
-
-
-def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimate_says_so():
-    rows, weight = Operand(shape=(24, 64), dtype="bfloat16"), Operand(shape=(64, 32), dtype="bfloat16")
-    product = Signature(op="aten::mm", inputs=(rows, weight), outputs=(Operand(shape=(24, 32), dtype="bfloat16"),))
-    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
-    e = replace(efficiencies("hopper"), host_new_product_s=1.0)
-
-    def estimated(varies: int) -> Estimate:
-        calls = tuple(
-            Call(kind="kernel", signature=at, phase="forward", varies=varies) for at in (0, 1, 0, 1, 0)
-        )  # fmt: skip
-        found = OpList(source="trace", program="p", calls=calls, signatures=(product, gate), chip="h200-sxm")
-        return estimate_op_list(found, cluster_for(found), e)
-
-    fixed, drawn = estimated(0), estimated(24)
-    assert drawn.step_time_s - fixed.step_time_s == pytest.approx(new_products_s(3.0, 3, 24, e))
-    # After many steps no size is new, so that the step may be much shorter
-    below = [one.interval_s[0] / one.step_time_s for one in (drawn, fixed)]
-    assert below[0] < 0.7 * below[1]
-    assert ["1000000 µs to find" in " ".join(one.assumptions) for one in (fixed, drawn)] == [False, True]
-    waits = OpList(source="trace", program="p", calls=(Call(kind="sync", varies=24),), signatures=(), chip="h200-sxm")
-    assert not any(
-        "of the host in this step" in one for one in estimate_op_list(waits, cluster_for(waits), e).assumptions
-    )
-
-
 def test_what_a_compiler_keeps_out_of_memory_is_a_result_of_its_call_alone():
     """A buffer made just before such a call, as a reducer's buckets are, stays."""
     rows, row = Operand(shape=(1 << 20,), dtype="float32"), Operand(shape=(1,), dtype="float32")
@@ -320,27 +236,6 @@ def test_what_a_compiler_keeps_out_of_memory_is_a_result_of_its_call_alone():
     assert peak_bytes(result, bucket) == bucket.bytes
 
 
-def test_the_host_enters_compiled_graphs_and_launches_what_a_reducer_copies():
-    """Two graphs, whose backwards are as many; a copy below Python is a bare launch."""
-    rows = Operand(shape=(8, 8), dtype="bfloat16")
-    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
-    calls = (
-        Call(kind="kernel", signature=0, phase="forward", dispatches=2, graphs=2, compiled=True),
-        *(Call(kind="kernel", signature=0, phase="backward", dispatches=2, compiled=True) for _ in range(3)),
-        Call(kind="kernel", signature=0, phase="backward", dispatches=0),
-    )
-    found = OpList(source="trace", program="p", calls=calls, signatures=(gate,), chip="h200-sxm")
-
-    def host_s(**constants: float) -> float:
-        given = replace(ideal(efficiencies("hopper")), lower_bound=False, **constants)
-        priced = recorded(found, cluster_for(found), given, interval=False)
-        return float(times_of(priced, given, interval=False).host.sum())
-
-    assert host_s(host_graph_forward_s=1.0) == host_s(host_graph_backward_s=1.0) == pytest.approx(2)
-    assert host_s(host_launch_s=1.0) == pytest.approx(1)
-    assert host_s(host_backward_s=1.0) == 0, "nothing is left to autograd"
-
-
 @pytest.mark.parametrize("kinds", [("kernel", "collective"), ("collective", "kernel")])
 def test_a_collective_from_below_python_costs_the_same_before_a_kernel_and_behind_it(kinds):
     rows = Operand(shape=(8, 8), dtype="bfloat16")
@@ -357,103 +252,6 @@ def test_a_collective_from_below_python_costs_the_same_before_a_kernel_and_behin
     e = replace(ideal(efficiencies("hopper")), lower_bound=False, host_launch_s=1.0, host_backward_s=10.0)
     host_s = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False).host[0]
     assert dict(zip(kinds, host_s[1:].tolist(), strict=True)) == {"kernel": 1.0, "collective": 10.0}
-
-
-def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
-    """Of transformers; the same list of lean modules has the ops and the gradients alone."""
-    rows = Operand(shape=(8, 8), dtype="bfloat16")
-    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
-    update = Signature(op="aten::_foreach_add_", inputs=(rows,), outputs=(rows,))
-    one = ("host_forward_dispatches_per_kernel", "host_library_factor", "host_library_backward_factor")
-    e = replace(efficiencies("hopper"), **{name: float(name in one) for name in NAMES if name.startswith("host_")})
-
-    def host_s(versions: dict[str, str], **constants: float) -> float:
-        calls = (
-            *(Call(kind="kernel", signature=0, phase="forward", module=at, dispatches=2) for at in (0, 1, 2, 0)),
-            *(Call(kind="kernel", signature=0, phase="backward", dispatches=5) for _ in range(4)),
-            Call(kind="kernel", signature=1, phase="optimizer"),
-        )
-        weights = tuple(Weight(name=f"w{at}", shape=(8,), dtype="bfloat16", trains=at > 0) for at in range(4))
-        modules = ("layers.0.norm", "layers.0.norm.act", "layers.1.norm")
-        found = OpList(
-            source="trace",
-            program="p",
-            calls=calls,
-            signatures=(gate, update),
-            modules=modules,
-            weights=weights,
-            versions=versions,
-            chip="h200-sxm",
-        )
-        given = replace(e, **constants)
-        cluster = cluster_for(found)
-        return float(times_of(recorded(found, cluster, given, interval=False), given, interval=False).host.sum())
-
-    library: dict[str, str] = {"transformers": "5"}
-    # layers, 0, norm; act; 1, norm; 0, norm
-    assert host_s(library, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8 + 10 * 8)
-    assert host_s({}, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8)
-    assert host_s(library, host_backward_s=1.0, host_gradient_kernels=10.0) == pytest.approx(4 + 10 * 3)
-    assert host_s(library, host_optimizer_s=1.0) == pytest.approx(1)
-
-
-def test_an_optimizer_walks_over_its_tensors_before_its_first_kernel_and_before_the_roots():
-    """Bias corrections go before the roots; an optimizer without them walks at once, and each step walks anew."""
-    rows = Operand(shape=(8, 8), dtype="float32")
-    names = ("lerp_", "addcmul_", "sqrt", "addcdiv_")
-    signatures = tuple(Signature(op=f"aten::_foreach_{name}", inputs=(rows,), outputs=(rows,)) for name in names)
-    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
-    e = replace(e, host_optimizer_s=1.0)
-
-    def host_s(*order: int) -> list[float]:
-        calls = tuple(Call(kind="kernel", signature=at, phase="optimizer") for at in order)
-        found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
-        times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
-        return [float(one) for one in times.host[0]]
-
-    assert host_s(0, 1, 2, 2, 3) == pytest.approx([WALKED_FIRST, 0.0, CORRECTED, 0.0, 0.0])
-    assert host_s(0, 1, 3) == pytest.approx([1.0, 0.0, 0.0])
-
-
-def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():
-    shard = Operand(shape=(64,), dtype="float32")
-    signatures = tuple(
-        Signature(op=op, inputs=(shard,), outputs=(shard,)) for op in ("fsdp::all_gather_copy_in", "fsdp::chunk_cat")
-    )
-    calls = tuple(
-        Call(kind="kernel", signature=at, phase=phase)
-        for at, phase in ((0, "forward"), (0, "backward"), (1, "backward"))
-    )
-    found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
-    e = efficiencies("hopper")
-    slower = replace(
-        e, host_fsdp_forward_s=e.host_fsdp_forward_s + 1.0, host_fsdp_backward_s=e.host_fsdp_backward_s + 2.0
-    )
-    own, longer = (estimate_op_list(found, cluster_for(found), one).step_time_s for one in (e, slower))
-    assert longer - own == pytest.approx(3.0)
-
-
-def test_an_optimizer_of_dtensors_has_each_layout_worked_out_anew_for_its_step_size():
-    """Once for all tensors of a layout; plain tensors and compiled updates have none."""
-    first, second = (Operand(shape=(8, width), dtype="bfloat16") for width in (8, 16))
-    signatures = tuple(
-        Signature(op=op, inputs=(rows, rows, rows), outputs=(rows,))
-        for op, rows in (("aten::addcdiv_", first), ("aten::addcdiv_", second), ("aten::addcmul_", first))
-    )
-    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
-    e = replace(e, host_dtensor_value_s=1.0)
-
-    def host_s(apart: int, *, compiled: bool = False) -> float:
-        calls = tuple(
-            Call(kind="kernel", signature=at, phase="optimizer", dtensor=apart, compiled=compiled)
-            for at in (2, 0, 2, 0, 0, 1)
-        )
-        found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h100-sxm")
-        times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
-        return float(times.host.sum())
-
-    assert host_s(1) == pytest.approx(2.0)
-    assert host_s(0) == host_s(1, compiled=True) == 0
 
 
 def test_a_copy_of_pageable_memory_keeps_host_and_device_waiting_and_one_of_pinned_memory_neither():

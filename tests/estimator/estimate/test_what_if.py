@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.estimate import what_if
-from estimator.estimate.expected import what_if as asked_of
+from estimator.estimate import expected, what_if
+from estimator.estimate.layout.data_parallel import with_data_parallel
+from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import estimate_op_list
 from estimator.estimate.recorded import phases_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
-from tests.estimator.estimate.test_of_op_list import GPT2, LLAMA, predicted
+from estimator.scenario.problems import InputProblems
+from tests.estimator.estimate.lists import GPT2, LLAMA, predicted
 from tests.estimator.examples import cluster
 
 B, H, S, D = 2, 16, 512, 64
@@ -158,7 +160,7 @@ def test_a_vocabulary_is_filled_up_where_its_rows_are_odd():
     signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
     calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
     found = OpList(source="trace", program="p", chip="h100-sxm", calls=calls, signatures=signatures)
-    assert "filled-vocabulary" in {one.key for one in asked_of(found, ()).offered}
+    assert "filled-vocabulary" in {one.key for one in expected.what_if(found, ()).offered}
     changed = what_if.with_vocabulary_filled_up(found)
     assert [s.inputs[1].shape for s in changed.signatures[1:]] == [(hidden, 50_304), (50_304, hidden)]
     assert changed.signatures[1].inputs[1].strides == (1, hidden)
@@ -170,7 +172,7 @@ def test_a_vocabulary_is_filled_up_where_its_rows_are_odd():
 def test_tf32_is_asked_of_fp32_products_and_the_precision_of_products_is_told():
     fp32 = what_if.with_products_in("fp32")(GPT2)
     for found, asked, told in ((fp32, True, "fp32"), (what_if.with_products_in("tf32")(GPT2), False, "tf32")):
-        assert ("tf32-products" in {one.key for one in asked_of(found, ()).offered}) == asked
+        assert ("tf32-products" in {one.key for one in expected.what_if(found, ()).offered}) == asked
         said = predicted(found).assumptions[0]
         assert f"products in {told} reach " in said
         assert f" of the dense {told} peak, contiguous kernels " in said
@@ -185,4 +187,44 @@ def test_compiling_gains_nothing_where_a_forward_pass_is_compiled():
     accumulating = replace(once, calls=calls)  # what runs in backward beside the regions is autograd's own
     assert what_if.compiled(accumulating) is accumulating
     for found, asked in ((GPT2, True), (once, False), (accumulating, False)):
-        assert ("compile" in {one.key for one in asked_of(found, ()).offered}) == asked
+        assert ("compile" in {one.key for one in expected.what_if(found, ()).offered}) == asked
+
+
+def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason():
+    asked = expected.what_if(LLAMA, [], laying=laying_of({"dp": 8}))
+    assert asked.estimate.step_time_s == predicted(with_data_parallel(8)(LLAMA)).step_time_s
+    assert {way.key for way in asked.layouts if not way.reason} == {"dp", "sharding", "tp", "pp"}
+    spread = expected.what_if(with_data_parallel(2)(LLAMA), [])
+    assert all("trace it" in way.reason for way in spread.layouts)
+    with pytest.raises(InputProblems, match=r"plan\.dp: 0 is out of range"):
+        laying_of({"dp": 0})
+
+
+@pytest.mark.usefixtures("catalogue_as_before")
+def test_what_if_is_told_beside_the_list_as_it_is_by_the_same_measurement_of_its_chip():
+    fast = catalog.chip("h100-sxm")
+    slow = replace(fast, memory_bytes_per_s=fast.memory_bytes_per_s / 50)
+    found = replace(LLAMA, chip="mine")
+    own = []
+    for chip in (slow, fast):
+        catalog.add(
+            "chips", catalog.CatalogEntry(key="mine", label="Mine", value=replace(chip, name="mine"), sources={})
+        )
+        own.append(predicted(found).step_time_s)
+        asked = expected.what_if(found, ["compile"])
+        assert asked.before.step_time_s == own[-1] != asked.estimate.step_time_s
+        assert expected.what_if(found, []).before.step_time_s == own[-1]
+    assert own[0] > own[1]
+    assert expected.what_if(replace(found, chip="nobody's"), [], "mine").before is None
+
+
+def test_a_question_of_a_unit_that_the_chip_lacks_says_so():
+    reasons = {
+        chip: {one.key: one.reason for one in expected.what_if(LLAMA, [], chip).offered}
+        for chip in ("h200-sxm", "b200")
+    }
+    assert "no matrix unit for fp4" in reasons["h200-sxm"]["fp4-products"]
+    assert not reasons["h200-sxm"]["fp8-products"]
+    assert not reasons["b200"]["fp4-products"]
+    with pytest.raises(InputProblems, match="no matrix unit for fp4"):
+        expected.what_if(LLAMA, ["fp4-products"], "h200-sxm")

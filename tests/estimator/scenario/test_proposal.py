@@ -339,7 +339,10 @@ def test_a_slice_of_a_parameter_that_is_added_to_the_tokens_may_be_learned_posit
     assert (found.value, found.sure) == ("learned", False)
 
 
-def test_packed_sequences_are_as_many_as_the_longest_allows():
+@pytest.mark.parametrize(
+    ("op", "attention"), [("flash_attn_3::_flash_attn_forward", "flash"), ("aten::_flash_attention_forward", "sdpa")]
+)
+def test_packed_sequences_are_as_many_as_the_longest_allows(op, attention):
     found = listed("h200/trace-short-1.trace.json.gz")
 
     def packed(s: Signature) -> Signature:
@@ -349,14 +352,13 @@ def test_packed_sequences_are_as_many_as_the_longest_allows():
             replace(one, shape=(one.shape[0] * one.shape[2], one.shape[1], one.shape[3]), strides=None)
             for one in s.inputs[:3]
         )
-        op = "flash_attn_3::_flash_attn_forward"
         return replace(s, op=op, inputs=inputs, arguments={"max_seqlen": 2048, "is_causal": True})
 
     proposed = proposal(replace(found, signatures=tuple(map(packed, found.signatures))))
     fields = {name: one.value for name, one in proposed.fields.items()}
     wanted = ("training.seq_len", "model.heads", "model.kv_heads", "model.head_dim", "plan.micro_batch", "model.layers")
     assert {name: fields.get(name) for name in wanted} == {name: LLAMA[name] for name in wanted}, proposed.reason
-    assert fields["training.attention"] == "flash"
+    assert fields["training.attention"] == attention
 
 
 @pytest.mark.parametrize(

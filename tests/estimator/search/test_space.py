@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from estimator.scenario.fitting import divisors
 from estimator.scenario.legality import legality
 from estimator.scenario.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SHARDINGS, TP_KINDS, Plan
 from estimator.search.space import (
@@ -17,7 +18,6 @@ from estimator.search.space import (
     Space,
     canonical,
     changes,
-    divisors,
     plan_of,
     shapes_of,
 )

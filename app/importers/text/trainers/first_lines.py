@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.importers.text.nvidia_smi import WORKED
 from app.importers.text.trainers.log import BUSY_GPUS, CPU
 from app.importers.text.values import meaning, sizes
 from app.importers.text.values.chip_names import gpus_said, spoken
@@ -41,7 +42,7 @@ _COUNT = re.compile(
     + r")\s{0,2}[:= ]\s{0,2}(\d[\d,]{0,11})(k)?(?![\w.])(\s{0,2}(?:/|per)\s{0,2}(?:gpu|device|rank))?",
     re.IGNORECASE,
 )
-_BUSY = re.compile(r"^nvidia-smi: devices with work: (\d{1,5})$")
+_BUSY = re.compile(rf"^{re.escape(WORKED)}(\d{{1,5}})$")
 _PARAMETERS = re.compile(r"\b(?:n_|num_)?param(?:eter)?s?\s?[:=]\s?([\d.,]{1,20}[KMB]?)\b", re.IGNORECASE)
 _CPU = re.compile(
     r"^(?!.*\boffload(?![\w ]{0,20}[:= ]\s?(?:none|no|not|null|false|off|0)\b)).*\bdevice\s?[:= ]\s?cpu\b",

@@ -27,7 +27,7 @@ from app.importers.text.trainers.log import (
     rows_of,
     without_first,
 )
-from app.importers.text.trainers.marks import LONGEST_LINE, MOST_FIELDS, marked, place_of
+from app.importers.text.trainers.marks import LONGEST_LINE, MOST_FIELDS, in_words, marked, place_of
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.breakdown import WORK_PHASES, Phase
@@ -137,14 +137,14 @@ def read(lines: Sequence[str]) -> Log | None:
 
 
 def _with_settings(log: Log, lines: Sequence[str], first: str, settings: Mapping[str, str]) -> Log:
-    """The log with what the lines before its ``first`` step say of its run, unless ``settings`` do."""
+    """The log with what the lines before its ``first`` step, in words, say of its run, unless ``settings`` do."""
     settings = settings or {
         (hit[1] or hit[2]).lower(): hit[3]
         for line in lines
         if len(line) < LONGEST_LINE and (hit := _SETTING.search(line))
     }
     if not settings:
-        settings = settings_before(lines[: next((at for at, line in enumerate(lines) if line == first), 0)])
+        settings = settings_before(lines[: next((at for at, line in enumerate(lines) if in_words(line) == first), 0)])
     return with_settings(log, settings) if settings else log
 
 

@@ -39,8 +39,8 @@ LONGEST_LINE, MOST_FIELDS, _HEAD = 600, 24, 160
 
 
 def place_of(line: str) -> int:
-    """Where the number of a line's mark begins."""
-    found = mark_of(in_words(line))
+    """Where the number of a line's mark begins, the line being in words."""
+    found = mark_of(line)
     return found.start(1) if found else 0
 
 
@@ -50,7 +50,7 @@ def mark_of(line: str) -> re.Match[str] | None:
 
 
 def marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each step that is marked, what is said of it, and the line of the mark.
+    """Each step that is marked, what is said of it, and the line of the mark in words (``in_words``).
 
     It is said behind the mark; where that is all of a line, or says no time, on indented lines beneath it as well, and
     under a mark alone on lines of one figure each.

@@ -13,17 +13,15 @@ _BEGIN = re.compile(r"\bRunning (\w{1,80}) with resolved config:")
 _PAIR = re.compile(r"^(\s{0,16})([A-Za-z_]\w{0,60}):(?:\s+(\S.{0,300}))?$")
 _MOST_LINES = 300
 _COMPONENT = "_component_"
+_AS_IN_PYTHON = {"true": "True", "false": "False", "null": ""}
 _SIZE = re.compile(r"(?:lora_|qlora_)?([a-z]+\d?)(?:_(\d))?_(\d+b|[a-z]+)(?:_instruct)?$")
 
 
 def settings_of(lines: Sequence[str]) -> dict[str, str]:
     """Settings under the names that loops give them; {} of any other log."""
-    start = next((at for at, line in enumerate(lines) if _BEGIN.search(line)), None)
-    if start is None:
-        return {}
-    recipe = _BEGIN.search(lines[start])
-    config = _flat(lines[start + 1 : start + 1 + _MOST_LINES])
-    if not recipe or "batch_size" not in config:
+    start, recipe = next(((at, hit[1]) for at, line in enumerate(lines) if (hit := _BEGIN.search(line))), (0, ""))
+    config = _flat(lines[start + 1 : start + 1 + _MOST_LINES]) if recipe else {}
+    if "batch_size" not in config:
         return {}
     found = {
         "per_device_batch_size": config["batch_size"],
@@ -38,9 +36,9 @@ def settings_of(lines: Sequence[str]) -> dict[str, str]:
         found["seq_len"] = longest
     if config.get("enable_activation_checkpointing") == "True":
         found["recompute"] = "full"
-    if "Distributed" in recipe[1]:
+    if "Distributed" in recipe:
         found["sharding"] = "fsdp"
-    elif "SingleDevice" in recipe[1]:
+    elif "SingleDevice" in recipe:
         found["world_size"] = "1"
     return {name: value for name, value in found.items() if value}
 
@@ -67,9 +65,7 @@ def _flat(lines: Sequence[str]) -> dict[str, str]:
             above.append((depth, name))
             continue
         text = value.strip("\"'")
-        found[".".join([*(one for _, one in above), name])] = {"true": "True", "false": "False", "null": ""}.get(
-            text, text
-        )
+        found[".".join([*(one for _, one in above), name])] = _AS_IN_PYTHON.get(text, text)
     return found
 
 

@@ -130,11 +130,13 @@ def quoted(line: str, name: str = "") -> str:
     '… words say what it is for, how long it takes and on what: 8 A100 of 40 GB'
     """
     line = " ".join(line.split())
-    until = line.lower().find(name.lower()) + len(name)
+    at = max(line.lower().find(name.lower()), 0)
+    until = at + len(name)
     if until <= _QUOTED - 2:
         return textwrap.shorten(line, _QUOTED, placeholder=" …").rstrip(" .,:;")
     first = min(until + _BEHIND, len(line)) - _QUOTED + 4
-    words = line[line.index(" ", max(first, 0)) + 1 :]
+    cut = line.find(" ", first, at)
+    words = line[(cut if cut >= 0 else at - 1) + 1 :]
     return "… " + textwrap.shorten(words, _QUOTED - 2, placeholder=" …").rstrip(" .,:;")
 
 

@@ -11,27 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import efficiencies, efficiencies_for, ideal
+from estimator.cost.efficiency import ideal
 from estimator.cost.price import price
-from estimator.operations.aten import TABLE, is_known, kernels_of, workspace_bytes_of
+from estimator.operations.aten import TABLE, is_known, kernels_of
 from estimator.operations.aten.operands import broadcast, dimensions
 from estimator.operations.aten.optimizer import launches
 from estimator.operations.op import WHOLE, gemm
-from estimator.scenario import catalog
 from estimator.scenario.op_list import Operand, Signature
-
-CHIP, E = catalog.chip("h200-sxm"), efficiencies("hopper")
-
-
-def tensor(*shape, dtype="bfloat16", strides=None):
-    return Operand(shape=shape, dtype=dtype, strides=strides)
-
-
-def one(op, *inputs, out=None, **arguments):
-    outputs = () if out is None else (out,)
-    (found,) = kernels_of(Signature(op=op, inputs=inputs, outputs=outputs, arguments=arguments))
-    return found
-
+from tests.estimator.operations.aten.signatures import CHIP, E, one, tensor
 
 sizes = st.integers(1, 64).map(lambda n: 8 * n)
 
@@ -169,107 +156,9 @@ def test_half_precision_images_are_turned_unless_their_channels_come_last():
     assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, window), outputs=(out,)))) == 1
 
 
-def test_sums_over_rows_are_told_from_sums_over_columns():
-    assert one("aten::sum", tensor(8, 64, 128), out=tensor(128)).column_bytes > 0
-    assert one("aten::sum", tensor(8, 64, 128), out=tensor(8, 64, 1)).column_bytes == 0
-
-
-Q, K = tensor(2, 32, 2048, 64), tensor(2, 8, 2048, 64)
-
-
-def attention(name, *more, **arguments):
-    return one(f"aten::_scaled_dot_product_{name}_attention", Q, K, K, *more, **arguments)
-
-
-PACKED = tensor(32768, 6, 128)
-
-
-@pytest.mark.parametrize("op", ["flash_attn_3::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward"])
-def test_packed_sequences_see_no_further_than_the_longest_and_its_window(op):
-    whole, each = (one(op, PACKED, PACKED, PACKED, is_causal=True, max_seqlen=most) for most in (32768, 2048))
-    assert (each.batch, each.m, each.n) == (96, 2048, 2048)
-    assert each.flops == whole.flops / 16
-    assert each.bytes == whole.bytes
-    near = one(op, PACKED, PACKED, PACKED, is_causal=True, max_seqlen=2048, window=127)
-    assert near.visible_frac == pytest.approx(128 / 2048 - 0.5 * (128 / 2048) ** 2)
-    both = one(op, PACKED, PACKED, PACKED, is_causal=False, max_seqlen=2048, window=[127, 127])
-    assert both.visible_frac == pytest.approx(2 * near.visible_frac)
-    assert one(op, PACKED, PACKED, PACKED, is_causal=False, max_seqlen=2048, window=[-1, -1]).visible_frac == 1.0
-    assert price(near, CHIP, E).seconds < 0.4 * price(each, CHIP, E).seconds
-
-
-def test_a_mask_costs_the_causal_shortcut():
-    causal, masked = attention("cudnn", is_causal=True), attention("cudnn", tensor(1, 1, 2048, 2048))
-    assert (causal.visible_frac, masked.visible_frac) == (0.5, 1.0)
-    assert masked.flops == causal.flops
-    assert masked.bytes > causal.bytes
-    assert price(masked, CHIP, E).seconds > 1.7 * price(causal, CHIP, E).seconds
-
-
-def test_cudnn_attention_takes_what_it_took_alone():
-    """60 kernels, 128 to 8 192 tokens: without a mask, causal, with a mask in memory, with dropout."""
-    errors: dict[str, list[float]] = {}
-    for row in json.loads((Path(__file__).parents[3] / "reference" / "h200_attention.json").read_text())["rows"]:
-        q = tensor(row["batch"], row["heads"], row["seq_len"], row["head_dim"])
-        what = row["what"]
-        said = {"is_causal": "causal" in what, "mask": what == "mask", "dropout": 0.1 if "dropout" in what else 0.0}
-        for name, inputs, measured_s in (("", (q, q, q), row["forward_s"]), ("_backward", (q,) * 4, row["backward_s"])):
-            op = one(f"aten::_scaled_dot_product_cudnn_attention{name}", *inputs, **said)
-            errors.setdefault(what, []).append(float(price(op, CHIP, E).seconds) / measured_s - 1)
-    for what, found in errors.items():
-        assert len(found) == 24
-        assert abs(statistics.median(found)) < 0.08, what
-        assert statistics.median(map(abs, found)) < 0.12, what
-
-
-@pytest.mark.parametrize(
-    ("backend", "causal", "forward", "backward"),
-    [
-        ("cudnn", True, 0.03, 0.06),
-        ("cudnn", False, 0.06, 0.08),
-        ("flash", True, 0.15, 0.3),
-        ("flash", False, 0.1, 0.25),
-        ("efficient", True, 0.05, 0.25),
-        ("efficient", False, 0.05, 0.25),
-    ],
-)
-def test_attention_of_every_length_and_width_takes_what_it_took_alone(backend, causal, forward, backward):
-    """177 shapes under three backends: heads of 32 to 192, 49 to 8 192 tokens, keys of their own and shared."""
-    errors: dict[str, list[float]] = {"": [], "_backward": []}
-    document = json.loads((Path(__file__).parents[3] / "reference" / "h200_attention_ladder.json").read_text())
-    for row in document["rows"]:
-        if (row["backend"], row["causal"]) != (backend, causal):
-            continue
-        q = tensor(row["batch"], row["heads"], row["seq_len"], row["head_dim"])
-        k = tensor(row["batch"], row["heads"] // row["groups"], row["seq_len"], row["head_dim"])
-        for name, inputs, measured_s in (
-            ("", (q, k, k), row["forward_s"]),
-            ("_backward", (q, q, k, k), row["backward_s"] + row["side_s"]),
-        ):
-            op = one(f"aten::_scaled_dot_product_{backend}_attention{name}", *inputs, is_causal=causal)
-            errors[name].append(float(price(op, CHIP, E).seconds) / measured_s - 1)
-    assert len(errors[""]) >= 10
-    assert statistics.median(map(abs, errors[""])) < forward
-    assert statistics.median(map(abs, errors["_backward"])) < backward
-
-
-def test_backends_run_at_their_own_rates():
-    seconds = [
-        price(attention(name, is_causal=True), CHIP, E).seconds for name in ("cudnn", "flash", "efficient")
-    ]  # fmt: skip
-    assert seconds == sorted(seconds)
-    inner = one("aten::_flash_attention_forward", *(tensor(2, 2048, 32, 64) for _ in range(3)), is_causal=True)
-    assert (inner.m, inner.batch) == (2048, 64)
-    assert price(inner, CHIP, E).seconds == pytest.approx(seconds[1], rel=0.1)
-
-
-def test_attention_backward_multiplies_five_times_where_forward_does_twice():
-    backward = one("aten::_scaled_dot_product_cudnn_attention_backward", Q, Q, K, K, Q, is_causal=True)
-    assert backward.flops == 2.5 * attention("cudnn", is_causal=True).flops
-    assert backward.launches == 5, "heads that share keys add their gradients up"
-
-
 N, D = 8192, 1024
+
+
 WIDE, TURNED = tensor(N, D, dtype="float32"), tensor(N, D, strides=(1, N))
 
 
@@ -304,21 +193,6 @@ def test_what_binds_an_element_wise_kernel(op, inputs, out, kind):
     assert amounts[kind] == (
         found.bytes if kind == "stream" else pytest.approx(N * D * len(inputs) ** (op == "aten::cat") * across)
     )
-
-
-def test_a_layer_norm_copies_what_is_not_contiguous_both_ways():
-    """As where a convolution's pixels become positions: 28 sequences of 1,500, 220 µs of it on an H100."""
-    turned, plain = tensor(28, 1500, 704, strides=(1056000, 1, 1500)), tensor(28, 1500, 704)
-    chip = catalog.chip("h100-sxm")
-    e = efficiencies_for(chip, None)
-    for op, before in (("native_layer_norm", ()), ("native_layer_norm_backward", (plain,))):
-        copied = kernels_of(Signature(op=f"aten::{op}", inputs=(*before, turned), outputs=(plain,)))
-        assert len(copied) == 1 + len(
-            kernels_of(Signature(op=f"aten::{op}", inputs=(*before, plain), outputs=(plain,)))
-        )
-        assert price(copied[0], chip, e).seconds == pytest.approx(220e-6, rel=0.05)
-    (added,) = kernels_of(Signature(op="aten::add", inputs=(turned, plain), outputs=(turned,)))
-    assert price(added, chip, e).seconds == pytest.approx(228e-6, rel=0.05)
 
 
 def test_an_expanded_operand_is_read_once():
@@ -370,6 +244,8 @@ def test_an_op_that_is_not_there_moves_its_operands_once():
 
 
 dtypes = st.sampled_from(("float32", "bfloat16", "int64", "bool"))
+
+
 operands = st.builds(
     Operand,
     shape=st.lists(st.integers(0, 5), max_size=4).map(tuple),
@@ -427,88 +303,6 @@ def test_a_convolution_s_bias_is_broadcast_over_its_pixels():
     assert price(found[-1], CHIP, E).seconds > 1.5 * price(plain[0], CHIP, E).seconds
 
 
-def test_batch_norm_of_bf16_waits_for_each_load_of_a_channel_s_one_block():
-    """As many elements in fewer channels take longer: fewer blocks walk them; where channels are last none does."""
-
-    def seconds(channels, strides=None, dtype="bfloat16"):
-        shape = (64, channels, 2**12 // channels, 2**12)
-        x = Operand(shape=shape, dtype=dtype, strides=strides)
-        found = Signature(op="aten::native_batch_norm", inputs=(x,), outputs=(x,))
-        return sum(price(op, CHIP, E).seconds for op in kernels_of(found))
-
-    few, some, many, most = (seconds(channels) for channels in (64, 256, 1024, 2048))
-    assert few > some > many == pytest.approx(most)
-    assert seconds(64, dtype="float32") < few
-    last = (64 * 64 * 2**12, 1, 64 * 2**12, 64)
-    assert seconds(64, strides=last) < few
-
-
-@pytest.mark.parametrize(("depths", "images", "statistics_ms", "gradient_ms"), [
-    ((3, 4, 6, 3), 176, 11.12, 25.56), ((3, 8, 36, 3), 160, 16.36, 39.03),
-])  # fmt: skip
-def test_planes_that_fill_no_row_of_a_block_s_threads_leave_its_places_idle(depths, images, statistics_ms, gradient_ms):
-    """Kernels of ResNet-50 and -152 of bf16 on H100 (tests/reference/h100_programs): planes of 14² fill 196 of 256."""
-    planes = [(64, 112)]
-    for stage, (blocks, width) in enumerate(zip(depths, (64, 128, 256, 512), strict=True)):
-        side, before = 56 >> stage, 56 >> max(stage - 1, 0)
-        planes += [(width, before), (width, side), (4 * width, side), (4 * width, side)]
-        planes += [(width, side), (width, side), (4 * width, side)] * (blocks - 1)
-    chip = catalog.chip("h100-sxm")
-    e = efficiencies_for(chip, None)
-    found = {"statistics": 0.0, "gradient": 0.0}
-    for channels, side in planes:
-        x = tensor(images, channels, side, side)
-        walk, _ = kernels_of(Signature(op="aten::native_batch_norm", inputs=(x,), outputs=(x,)))
-        found["statistics"] += price(walk, chip, e).seconds * 1e3
-        found["gradient"] += price(one("aten::native_batch_norm_backward", x, x, out=x), chip, e).seconds * 1e3
-    assert found["statistics"] == pytest.approx(statistics_ms, rel=0.08)
-    assert found["gradient"] == pytest.approx(gradient_ms, rel=0.08)
-
-
-@pytest.mark.parametrize(("images", "channels", "plane", "forward_us", "backward_us"), [
-    (64, 64, 112, 461.1, 1164.8), (64, 64, 56, 150.7, 325.6), (256, 256, 56, 595.8, 1281.4),
-])  # fmt: skip
-def test_batch_norm_of_fp32_waits_for_cudnn_s_one_block_of_a_channel(images, channels, plane, forward_us, backward_us):
-    """Kernels of ResNet-50 on H200 (tests/reference/h200_programs/one, h200_scripts): any channels take as long."""
-    x = Operand(shape=(images, channels, plane, plane), dtype="float32")
-    chip = catalog.chip("h200-sxm")
-    e = efficiencies_for(chip, None)
-
-    def seconds(op, *inputs):
-        found = Signature(op=op, inputs=inputs, outputs=(x,))
-        return sum(price(kernel, chip, e).seconds for kernel in kernels_of(found))
-
-    assert seconds("aten::native_batch_norm", x) * 1e6 == pytest.approx(forward_us, rel=0.45)
-    assert seconds("aten::native_batch_norm_backward", x, x) * 1e6 == pytest.approx(backward_us, rel=0.12)
-
-
-def test_equal_indices_that_add_up_wait_for_one_another():
-    def seconds(places, width, rows):
-        target, values = tensor(places, width), tensor(rows, width)
-        op = one("aten::_index_put_impl_", target, tensor(rows, dtype="int64"), values, accumulate=True)
-        return price(op, CHIP, E).seconds
-
-    # Biases of 16 experts, 1024 rows each: 2.25 ms on H200 (indexing_backward_kernel; six and six others take 14.05 ms)
-    assert seconds(16, 4096, 16_384) == pytest.approx(2.2e-3, rel=0.05)
-    assert seconds(16, 2048, 16_384) == pytest.approx(seconds(16, 4096, 16_384), rel=0.02)
-    assert seconds(32, 4096, 16_384) == pytest.approx(1.1e-3, rel=0.05)
-    # Rows of a batch, few of which come twice: what memory and elements take
-    assert seconds(16_384, 2048, 16_384) < 2e-4
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "seen_bytes"),
-    [(80 * 197, 1152, 138_608_640), (112 * 197, 640, 113_049_600), (64, 1152, 0)],
-)
-def test_blocks_that_share_a_column_s_sum_hand_over_in_memory(rows, columns, seen_bytes):
-    # Seen in the allocator's record of two ViTs on an H200, before their biases' gradients
-    entering = (tensor(rows, columns),)
-    added = Signature(op="aten::sum", inputs=entering, outputs=(tensor(1, columns),), arguments={"dim": [0]})
-    assert workspace_bytes_of(added, CHIP.compute_units) == seen_bytes
-    along = Signature(op="aten::sum", inputs=entering, outputs=(tensor(rows),), arguments={"dim": [1]})
-    assert workspace_bytes_of(along, CHIP.compute_units) == 0
-
-
 def test_scans_of_state_spaces_take_what_they_took_alone():
     """Products that broadcast over up to six dimensions and sums of Mamba-2 without its kernels, alone on an H200."""
     errors: dict[str, list[float]] = {}
@@ -529,13 +323,6 @@ def test_scans_of_state_spaces_take_what_they_took_alone():
     assert statistics.median(errors["mul"]) < 0.02
     assert statistics.median(errors["sum"]) < 0.06
     assert max(errors["sum"]) < 0.15
-
-
-def test_a_sum_over_a_middle_dimension_leaves_no_columns_where_sizes_are_equal():
-    square = tensor(4, 4, 4, 36, 64)
-    assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[1]).column_bytes == 0
-    assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[-5]).column_bytes > 0
-    assert one("aten::sum", tensor(4, 64, 64), out=tensor(4, 64), dim=[-1]).rows > 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import time
 
-from app.importers.text.values.devices import candidates
+import pytest
+
+from app.importers.text.values.devices import candidates, quoted
 
 
 def test_steps_that_tell_nothing_of_a_chip_are_not_held_against_each():
@@ -12,3 +14,10 @@ def test_steps_that_tell_nothing_of_a_chip_are_not_held_against_each():
     assert candidates([*rows, telling], []) == candidates([telling], [])
     assert candidates(rows, []) == []
     assert time.process_time() - begin_s < 2
+
+
+@pytest.mark.parametrize("behind", ["", " of 40 GB", f" of 40 GB{', and again' * 9}"])
+def test_a_chip_behind_a_word_that_is_longer_than_a_quotation_is_quoted(behind):
+    (one,) = candidates([{"step_s": 0.2}], [], [f"{'runs/' * 30}A100-40GB{behind}"])[:1]
+    assert "the text names it: … A100-40GB" in one["why"]
+    assert quoted(f"{'runs/' * 30}A100{behind}", "A100").startswith("… A100")

@@ -368,8 +368,8 @@ class _Widths:
             return 0
         return None
 
-    def of_package(self, one: Operand) -> int | None:
-        """The same of the package's own ops: heads stand before their width, or before the rows of their sums."""
+    def by_length(self, one: Operand) -> int | None:
+        """The same of attention by length: heads stand before their width, or before the rows of their sums."""
         at = len(one.shape) - 2
         return at if at >= 0 and one.shape[at] in self.all_heads else None
 

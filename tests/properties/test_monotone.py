@@ -50,7 +50,7 @@ def better(scenario: Scenario, resource: str, factor: float) -> Scenario:
 
 def no_host(scenario: Scenario) -> Efficiencies:
     e = efficiencies(scenario.cluster.chip.efficiency)
-    return replace(e, **{name: 0.0 for name in NAMES if name.startswith("host_")})
+    return replace(e, **{name: 0.0 for name in NAMES if name.startswith("host_") and not name.endswith("_per_kernel")})
 
 
 @given(scenarios(pp=1, overlap=False), st.sampled_from(RESOURCES), st.floats(1, 20))

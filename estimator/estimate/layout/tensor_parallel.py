@@ -323,7 +323,7 @@ class _Splitting:
         """An op between a column and a row linear: divided along features or heads."""
 
         def of(one: Operand) -> Operand:
-            dim = widths.of_package(one) if is_by_length(s.op) else widths.dim(one)
+            dim = widths.by_length(one) if is_by_length(s.op) else widths.dim(one)
             return one if dim is None else divided(one, dim, self.ranks)
 
         return replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs)))

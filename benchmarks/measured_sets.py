@@ -63,6 +63,7 @@ BUNDLED = {
     "h200 plans, two GPUs, again, by its probes": [
         PLANS_AGAIN / "2", PLANS_AGAIN / "probes.json"
     ],
+    f"h200 plans, two GPUs, again, by its probes {AT_ITS_PACE}": [PLANS_AGAIN / "2", PLANS_AGAIN / "probes.json"],
     "h200 of another host, one GPU": [OTHER_HOST / "1"],
     "h200 of another host, one GPU, by its probes": [OTHER_HOST / "1", OTHER_HOST / "probes.json"],
     "h200 of another host, two GPUs": [OTHER_HOST / "2"],

@@ -40,15 +40,13 @@ def at_pace(e: Efficiencies, factor: float, names: Sequence[str] = OF_HOST) -> E
 def pace_factor(samples: Mapping[str, Any], e: Efficiencies) -> float | None:
     """How many times as long as while it was calibrated a host took beside a step, over its ranks and both threads.
 
-    ``samples``: of a result, seconds before each timed step, by rank. None where either does not say it. The mean: a
+    ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones. None where either does not say it. The mean: a
     step passes through the speeds of its host as its paces do, and either thread tells of it.
     """
     found = []
-    for column, calibrated_s in (
-        ("host_paces_by_rank_s", e.host_pace_s),
-        ("host_backward_paces_by_rank_s", e.host_backward_pace_s),
-    ):
-        paces = [pace_s for of_rank in samples.get(column) or [] for pace_s in of_rank]
+    for thread, calibrated_s in (("host", e.host_pace_s), ("host_backward", e.host_backward_pace_s)):
+        by_rank = samples.get(f"{thread}_paces_by_rank_s") or [samples.get(f"{thread}_paces_s") or []]
+        paces = [pace_s for of_rank in by_rank for pace_s in of_rank]
         if paces and calibrated_s:
             found.append(statistics.fmean(min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces))
     return statistics.fmean(found) if found else None

@@ -121,7 +121,8 @@ def predicted(entry: Entry, ops: Path, chip: str, e: Efficiencies, folder: Path)
         "peak_bytes": one.memory.peak_bytes,
         "measured_before": (folder / f"{entry.name}.json").exists(),
         "host_pace_s": e.host_pace_s,
-        "over_paces_s": over_paces(found, cluster, e),
+        "host_backward_pace_s": e.host_backward_pace_s,
+        "over_paces_s": over_paces(lambda e: estimate_op_list(found, cluster, e, interval=False).step_time_s, e),
     }
 
 

@@ -197,8 +197,10 @@ def calibration_of(paths: Sequence[Path]) -> Efficiencies | None:
 
 
 def _at_its_pace(calibrated: Efficiencies | None, run: Measurement) -> Efficiencies | None:
-    factor = pace_factor(run.samples, calibrated) if calibrated is not None else None
-    return calibrated if calibrated is None or factor is None else at_pace(calibrated, factor)
+    if calibrated is None:
+        return None
+    factor = pace_factor(run.samples, calibrated.host_pace_s, calibrated.host_backward_pace_s)
+    return calibrated if factor is None else at_pace(calibrated, factor)
 
 
 def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:

@@ -10,8 +10,9 @@ import json
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,17 @@ from app.commands.calibration import read_calibrations
 from app.commands.files import print_json, read_document, table
 from app.commands.laying import option_of, read_laying
 from app.tracing import failure, flags_of, trace_command
-from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.host_pace import Curve, over_paces, read_off
+from estimator.estimate.host_pace import Curve, over_paces, pace_factor, read_off
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.scenario.hardware import Cluster
 from estimator.scenario.measurement import step_time_s
 from estimator.scenario.op_list import OpList
 from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
-from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.scenario.units import bytes_text, counted, seconds
 from runners.job import read_measurement, write_atomically
 from runners.reference.plans import plans
@@ -41,7 +43,8 @@ PREDICTIONS_FILE = "predictions.json"
 class Prediction:
     """What a step should take; ``measured_before``: its result was there when it was predicted.
 
-    ``host_pace_s``: the pace of the host behind the efficiencies, 0 where it was not noted; ``over_paces_s``: the step
+    ``host_pace_s``, ``host_backward_pace_s``: the paces of both threads of the host behind the efficiencies, 0 where they
+    were not noted; ``over_paces_s``: the step
     at paces so many times that (estimator/estimate/host_pace.py). ``plan``: what a list of one rank was laid out by.
     """
 
@@ -53,6 +56,7 @@ class Prediction:
     peak_bytes: float
     measured_before: bool = False
     host_pace_s: float = 0.0
+    host_backward_pace_s: float = 0.0
     over_paces_s: Curve = ()
     plan: str = ""
 
@@ -139,7 +143,9 @@ def _predicted(
             remedy = "Leave it out, or change the scenario."
             raise InputProblems([Problem(field="--plan", message="is of lists; a scenario has its own", remedy=remedy)])
         if entry.scenario:
-            return _prediction(entry.name, estimate(scenario_from_json(_scenario_of(entry)), efficiencies), results)
+            scenario = scenario_from_json(_scenario_of(entry))
+            one = _prediction(entry.name, estimate(scenario, efficiencies), results)
+            return _over_paces(one, efficiencies_for(scenario.cluster.chip, efficiencies), partial(_seconds, scenario))
     with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
         if laying.moves:
             laid = estimate_laid_out(_traced(entry, 1, chip), laying, chip, efficiencies)
@@ -147,10 +153,26 @@ def _predicted(
         traced = _traced(entry, ranks, chip)
         cluster = cluster_for(traced, chip)
         one = _prediction(entry.name, estimate_op_list(traced, cluster, efficiencies), results)
-        e = efficiencies_for(cluster.chip, efficiencies)
-        if not e.host_pace_s:
-            return one
-        return replace(one, host_pace_s=e.host_pace_s, over_paces_s=over_paces(traced, cluster, e))
+        return _over_paces(one, efficiencies_for(cluster.chip, efficiencies), partial(_list_seconds, traced, cluster))
+
+
+def _over_paces(one: Prediction, e: Efficiencies, step_s: Callable[[Efficiencies], float]) -> Prediction:
+    if not e.host_pace_s:
+        return one
+    return replace(
+        one,
+        host_pace_s=e.host_pace_s,
+        host_backward_pace_s=e.host_backward_pace_s,
+        over_paces_s=over_paces(step_s, e),
+    )
+
+
+def _seconds(scenario: Scenario, e: Efficiencies) -> float:
+    return estimate(scenario, e, interval=False, explained=False).step_time_s
+
+
+def _list_seconds(found: OpList, cluster: Cluster, e: Efficiencies) -> float:
+    return estimate_op_list(found, cluster, e, interval=False).step_time_s
 
 
 def _scenario_of(entry: Entry) -> dict[str, Any]:
@@ -214,11 +236,10 @@ def _compared(prediction: Prediction, results: Path | None) -> Compared:
     if path is None or not path.exists():
         return Compared(prediction=prediction)
     measured = read_measurement(path)
-    paces = measured.samples.get("host_paces_s") or []
-    known = prediction.host_pace_s and prediction.over_paces_s and paces
+    factor = pace_factor(measured.samples, prediction.host_pace_s, prediction.host_backward_pace_s)
     return Compared(
         prediction=prediction,
-        host_factor=statistics.median(paces) / prediction.host_pace_s if known else None,
+        host_factor=factor if prediction.over_paces_s else None,
         step_time_s=step_time_s(measured.steps_s),
         peak_bytes=max(_peaks(measured.samples), default=measured.memory.peak_bytes),
         status=measured.status,

@@ -7,16 +7,13 @@ together with the pace at which it ran: an op on a host tensor, timed in the pro
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from estimator.cost.efficiency import NAMES, Efficiencies
-from estimator.estimate.of_op_list import estimate_op_list
-from estimator.scenario.hardware import Cluster
-from estimator.scenario.op_list import OpList
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
@@ -26,25 +23,23 @@ MOST_SLOWER = 2.0
 
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 
-OF_PROGRAM = tuple(name for name in OF_HOST if "backward" not in name)
-"""What the program's own thread does: autograd's works backward beside another neighbour, at a pace of its own."""
-
 Curve = tuple[tuple[float, float], ...]
 
 
-def at_pace(e: Efficiencies, factor: float, names: Sequence[str] = OF_HOST) -> Efficiencies:
-    """The efficiencies of a host that takes ``factor`` times as long for what they name, else for everything."""
-    return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in names})
+def at_pace(e: Efficiencies, factor: float) -> Efficiencies:
+    """The efficiencies of a host that takes ``factor`` times as long."""
+    return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in OF_HOST})
 
 
-def pace_factor(samples: Mapping[str, Any], e: Efficiencies) -> float | None:
+def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.0) -> float | None:
     """How many times as long as while it was calibrated a host took beside a step, over its ranks and both threads.
 
-    ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones. None where either does not say it. The mean: a
-    step passes through the speeds of its host as its paces do, and either thread tells of it.
+    ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones; ``own_s``,
+    ``backward_s``: of the program's thread and autograd's, calibrated, 0 where not noted. None where neither is known on
+    both sides. The mean: a step passes through the speeds of its host as its paces do, and either thread tells of it.
     """
     found = []
-    for thread, calibrated_s in (("host", e.host_pace_s), ("host_backward", e.host_backward_pace_s)):
+    for thread, calibrated_s in (("host", own_s), ("host_backward", backward_s)):
         by_rank = samples.get(f"{thread}_paces_by_rank_s") or [samples.get(f"{thread}_paces_s") or []]
         paces = [pace_s for of_rank in by_rank for pace_s in of_rank]
         if paces and calibrated_s:
@@ -52,12 +47,9 @@ def pace_factor(samples: Mapping[str, Any], e: Efficiencies) -> float | None:
     return statistics.fmean(found) if found else None
 
 
-def over_paces(found: OpList, cluster: Cluster, e: Efficiencies) -> Curve:
-    """Seconds of an op list's step where the program's own thread is at each of FACTORS."""
-    return tuple(
-        (factor, estimate_op_list(found, cluster, at_pace(e, factor, OF_PROGRAM), interval=False).step_time_s)
-        for factor in FACTORS
-    )
+def over_paces(step_s: Callable[[Efficiencies], float], e: Efficiencies) -> Curve:
+    """Seconds of a step where its host is at each of FACTORS."""
+    return tuple((factor, step_s(at_pace(e, factor))) for factor in FACTORS)
 
 
 def read_off(curve: Sequence[Sequence[float]], factor: float) -> float:

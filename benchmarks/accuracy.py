@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import ablations
 from benchmarks.causes import causes
-from benchmarks.measured_sets import BUNDLED, ROOT, Scored, cases, read, sets
+from benchmarks.measured_sets import AT_ITS_PACE, BUNDLED, ROOT, Scored, cases, read, sets
 from benchmarks.residuals import Held, by_chance, held_out
 from benchmarks.residuals import written as residuals
 from estimator.validation.score import errors
@@ -74,7 +74,11 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.ablations:
-        chosen = {name: cases(paths) for name, paths in sets(given.tables) if given.only in name}
+        chosen = {
+            name: cases(paths, at_its_pace=name.endswith(AT_ITS_PACE))
+            for name, paths in sets(given.tables)
+            if given.only in name
+        }
         timed = {name: found for name, found in chosen.items() if found}
         write_region("ablations", ablations.ablated(timed))
         write_region("constants", ablations.held_out_constants(timed))
@@ -83,7 +87,7 @@ def main() -> int:
     by_set: dict[str, list[Scored]] = {}
     for name, paths in sets(given.tables):
         if given.only in name:
-            scored, skipped = read(paths)
+            scored, skipped = read(paths, at_its_pace=name.endswith(AT_ITS_PACE))
             if not scored and not any(path.suffix == ".csv" for path in paths):
                 continue
             found[name], by_set[name] = figures(scored, skipped), scored

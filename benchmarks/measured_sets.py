@@ -12,6 +12,7 @@ from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import GATHERED
 from estimator.estimate.estimate import estimate
+from estimator.estimate.host_pace import at_pace, pace_factor
 from estimator.estimate.residual import memory_kind_of
 from estimator.scenario.breakdown import WORK_PHASES, MemoryKind
 from estimator.scenario.catalog import chip
@@ -30,8 +31,26 @@ STEPS = ("cs336", "llm", "modes", "recompute")
 STEP_COLUMNS = ("model", "layers", "seq_len", "micro_batch", "precision", "attention", "graph", "mode",
                 "optimizer_kernel", "recompute", "ranks", "variant", "micro_batches")  # fmt: skip
 """What tells one step of a table from its others, and is the same of one step on two days."""
-PROBES = "probes.json"
-"""Among the paths of a set: what the others are predicted by, calibrated on nothing else."""
+PROBES = "probes"
+"""Begins the names of those among the paths of a set that the others are predicted by, calibrated on nothing else."""
+AT_ITS_PACE = "at its pace"
+"""Ends the names of sets whose probed host is taken at the pace that was noted before each of their steps."""
+PLANS_AGAIN, OTHER_HOST, PACED = REFERENCE / "h200_plans" / "again", REFERENCE / "h200_host", REFERENCE / "h200_paced"
+ONE_RANK = [PACED / f"probes-one-{gpu}.json" for gpu in range(4)]
+TWO_RANKS = [*ONE_RANK, PACED / "probes-two-0.json", PACED / "probes-two-2.json"]
+FOUR_RANKS = [*TWO_RANKS, PACED / "probes-four.json"]
+_THIRD = {
+    "one GPU": (PACED / "1", ONE_RANK),
+    "two GPUs": (PACED / "2", TWO_RANKS),
+    "four GPUs": (PACED / "4", FOUR_RANKS),
+    "two GPUs, rings and experts": (PACED / "2_more", TWO_RANKS),
+    "four GPUs, rings and experts": (PACED / "4_more", FOUR_RANKS),
+}
+_OF_THIRD = {
+    f"h200 of a third host, {what}{by}": [steps, *(probes if by else [])]
+    for what, (steps, probes) in _THIRD.items()
+    for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
+}
 BUNDLED = {
     "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
     "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
@@ -40,14 +59,15 @@ BUNDLED = {
     "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
     "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
     "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
-    "h200 plans, two GPUs, again": [REFERENCE / "h200_plans" / "again" / "2"],
+    "h200 plans, two GPUs, again": [PLANS_AGAIN / "2"],
     "h200 plans, two GPUs, again, by its probes": [
-        REFERENCE / "h200_plans" / "again" / "2", REFERENCE / "h200_plans" / "again" / PROBES
+        PLANS_AGAIN / "2", PLANS_AGAIN / "probes.json"
     ],
-    "h200 of another host, one GPU": [REFERENCE / "h200_host" / "1"],
-    "h200 of another host, one GPU, by its probes": [REFERENCE / "h200_host" / "1", REFERENCE / "h200_host" / PROBES],
-    "h200 of another host, two GPUs": [REFERENCE / "h200_host" / "2"],
-    "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
+    "h200 of another host, one GPU": [OTHER_HOST / "1"],
+    "h200 of another host, one GPU, by its probes": [OTHER_HOST / "1", OTHER_HOST / "probes.json"],
+    "h200 of another host, two GPUs": [OTHER_HOST / "2"],
+    "h200 of another host, two GPUs, by its probes": [OTHER_HOST / "2", OTHER_HOST / "probes.json"],
+    **_OF_THIRD,
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
 
@@ -129,12 +149,12 @@ class Case:
     calibrated: Efficiencies | None = None
 
 
-def cases(paths: Sequence[Path]) -> list[Case]:
+def cases(paths: Sequence[Path], *, at_its_pace: bool = False) -> list[Case]:
     """The steps of a set whose time was measured and whose scenario is possible."""
     found: list[Case] = []
     calibrated = calibration_of(paths)
     for path in paths:
-        if path.name == PROBES:
+        if path.name.startswith(PROBES):
             continue
         if path.suffix == ".csv":
             predicted = (one for one in predict_rows(read_rows(path)) if isinstance(one, Predicted))
@@ -149,9 +169,8 @@ def cases(paths: Sequence[Path]) -> list[Case]:
                 if run is not None and run.status == "ok" and run.scenario and run.steps_s:
                     scenario = scenario_from_json(scenario_run(run))
                     if not scenario_problems(scenario):
-                        found.append(
-                            Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=calibrated)
-                        )
+                        e = _at_its_pace(calibrated, run) if at_its_pace else calibrated
+                        found.append(Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=e))
         else:
             table = read_measurement(path)
             place = TableDevice(chip="h200-sxm", ranks=max(1, table.world_size))
@@ -170,8 +189,15 @@ def whole_step(row: Mapping[str, Any]) -> bool:
 
 def calibration_of(paths: Sequence[Path]) -> Efficiencies | None:
     """What a set's probes say of its device and host; None where it has none."""
-    probes = [Source(name=path.name, measurement=read_measurement(path)) for path in paths if path.name == PROBES]
+    probes = [
+        Source(name=path.name, measurement=read_measurement(path)) for path in paths if path.name.startswith(PROBES)
+    ]
     return calibrate(probes).efficiencies if probes else None
+
+
+def _at_its_pace(calibrated: Efficiencies | None, run: Measurement) -> Efficiencies | None:
+    factor = pace_factor(run.samples, calibrated) if calibrated is not None else None
+    return calibrated if calibrated is None or factor is None else at_pace(calibrated, factor)
 
 
 def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
@@ -185,13 +211,13 @@ def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
                 yield table.stem, [table]
 
 
-def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
+def read(paths: Sequence[Path], *, at_its_pace: bool = False) -> tuple[list[Scored], int]:
     """Predict every row of a set; the second number is of those that could not be."""
     scored: list[Scored] = []
     skipped = 0
     calibrated = calibration_of(paths)
     for path in paths:
-        if path.name == PROBES:
+        if path.name.startswith(PROBES):
             continue
         if path.suffix == ".csv":
             rows = predict_rows(read_rows(path))
@@ -199,7 +225,7 @@ def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
             skipped += sum(not isinstance(row, Predicted) for row in rows)
         elif path.is_dir():
             results = (
-                _of_result(result, calibrated)
+                _of_result(result, calibrated, at_its_pace)
                 for result in sorted(path.glob("*.json"))
                 if result.name != "predictions.json"
             )
@@ -245,7 +271,7 @@ MENDED_SINCE = ("zero1-2", "zero2-batches-2", "pp-1f1b-2", "pp-interleaved-2")
 """Steps of the first series on two GPUs whose program the runners have mended since: whole parameters were there twice
 under ZeRO-1 and 2, and a pipeline's last stage kept all logits until the next step. Their peaks are of no program that
 can be run; ``again`` has them as it is now."""
-FIRST_SERIES = (REFERENCE / "h200_plans" / "2", REFERENCE / "h200_host" / "2")
+FIRST_SERIES = (REFERENCE / "h200_plans" / "2", OTHER_HOST / "2")
 
 
 def measured_peak_bytes(path: Path, measured: Measurement, workspace_bytes: float) -> float:
@@ -261,14 +287,14 @@ def measured_peak_bytes(path: Path, measured: Measurement, workspace_bytes: floa
     return max((peak + min(one, workspace_bytes) for peak, one in zip(peaks, left, strict=True) if peak), default=0.0)
 
 
-def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
+def _of_result(path: Path, calibrated: Efficiencies | None, at_its_pace: bool) -> Scored | None:
     """Score a run by the scenario that it was of."""
     measured = read_measurement(path)
     if measured.status != "ok" or not measured.scenario:
         return None
     try:
         scenario = scenario_from_json(scenario_run(measured))
-        one = estimate(scenario, calibrated)
+        one = estimate(scenario, _at_its_pace(calibrated, measured) if at_its_pace else calibrated)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)

@@ -14,14 +14,13 @@ from typing import Any
 
 from estimator.scenario.codec import decode, spec, types_of
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.training import ATTENTIONS, PRECISIONS
+from estimator.scenario.training import ATTENTIONS, OPTIMIZER_KERNELS, PRECISIONS
 
 LIBRARIES = ("gloo", "nccl")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p")
 PASSES = ("forward", "forward-backward", "step")
-OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
 PROGRAM_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
-PROGRAM_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+PROGRAM_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 RUN_OPTIMIZERS = ("adamw", "sgd")
 """Those that a step is measured with."""
 EXPERTS = ("default", "loop", "grouped")

@@ -53,10 +53,15 @@ def clocks_now_hz() -> list[float]:
     return [float(megahertz) * 1e6 for megahertz in cpu_info("cpu MHz")]
 
 
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""A folder for each cache of a processor, where the kernel says them."""
+
+
 def cpu_cache_bytes() -> float:
-    """Size of the last-level cache; 0 where the system does not tell."""
-    sizes = [value.split()[0] for value in cpu_info("cache size")]
-    return float(sizes[0]) * 1024 if sizes and sizes[0].isdigit() else 0.0
+    """Size of the last-level cache; 0 where the system does not tell. ``/proc/cpuinfo`` may name another level's."""
+    levels = [_text(str(path)).removesuffix("K") for path in CACHES.glob("index*/size")]
+    sizes = levels or [value.split()[0] for value in cpu_info("cache size")]
+    return max((float(size) * 1024 for size in sizes if size.isdigit()), default=0.0)
 
 
 def cpu_info(wanted: str) -> list[str]:

@@ -155,6 +155,9 @@ def refusals(
         )
     if training.attention == "flash" and model.position == "alibi":
         refuse("training.attention", "the flash kernel takes no alibi bias", "Choose eager or sdpa.")
+    if training.attention == "flash" and cuda and training.precision in ("fp32", "tf32"):
+        message = f"FlashAttention takes numbers of two bytes, not {training.precision}"
+        refuse("training.attention", message, "Choose sdpa, or precision bf16 or bf16-amp.")
     if training.attention == "flash" and cuda and training.dropout:
         refuse("training.attention", "the flash kernel has no dropout", "Choose sdpa, or dropout 0.")
     if training.attention == "flash" and cuda and model.dim > WIDEST:

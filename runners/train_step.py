@@ -59,7 +59,6 @@ def prepare(
     seed: int,
     *,
     mode: str = "step",
-    optimizer_kernel: str = "default",
     graph: bool = False,
     experts: str = "default",
 ) -> Trainer:
@@ -72,7 +71,7 @@ def prepare(
     torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
     way = ("grouped" if training.fused else "loop") if experts == "default" else experts
     if ranks.world_size > 1 and not is_plain(plan):
-        return _under_plan(scenario, ranks, seed, mode=mode, way=way, optimizer_kernel=optimizer_kernel)
+        return _under_plan(scenario, ranks, seed, mode=mode, way=way)
     torch.manual_seed(seed)
     module: nn.Module = build(model, training, plan, ranks.device, Share(blocks=range(model.layers), way=way))
     if ranks.world_size > 1:
@@ -87,7 +86,7 @@ def prepare(
     torch.manual_seed(seed + 1 + ranks.rank)
     return Trainer(
         module=module,
-        optimizer=optimizer_of(module, training, optimizer_kernel, capturable=graph),
+        optimizer=optimizer_of(module, training, capturable=graph),
         scaler=torch.amp.GradScaler(ranks.device.partition(":")[0]) if training.precision == "fp16-amp" else None,
         batches=[batch(model, training, plan, ranks.device) for _ in range(scenario.micro_batches)],
         loss_of=partial(_loss_of, module, training, ranks.device, scenario.micro_batches),
@@ -105,10 +104,10 @@ def is_plain(plan: Plan) -> bool:
     return plan.tp == plan.pp == plan.cp == plan.ep == 1 and bucketed
 
 
-def _under_plan(scenario: Scenario, ranks: Ranks, seed: int, *, mode: str, way: str, optimizer_kernel: str) -> Trainer:
+def _under_plan(scenario: Scenario, ranks: Ranks, seed: int, *, mode: str, way: str) -> Trainer:
     from runners.parallel.plan import prepare as prepare_plan  # DTensor takes as long to import as all of torch
 
-    built = prepare_plan(scenario, ranks, seed, way=way, optimizer_kernel=optimizer_kernel)
+    built = prepare_plan(scenario, ranks, seed, way=way)
     return Trainer(
         module=built.module,
         optimizer=built.optimizer,

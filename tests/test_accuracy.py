@@ -141,7 +141,7 @@ def test_a_measured_peak_has_the_workspaces_that_steps_before_had_left_and_is_of
 def test_what_earlier_rows_of_a_table_had_left_is_no_part_of_a_rows_peak():
     scored, _ = read([REFERENCE / "h200" / "step-modes.json"])
     errors = [abs(one.memory) for one in scored if one.memory is not None]
-    assert len(errors) == 6
+    assert len(errors) == 8
     assert max(errors) < 0.1, "rows after CUDA graphs found 0.2 to 0.6 GB held"
 
 

@@ -155,10 +155,8 @@ def _predicted(
 
 def _scenario_of(entry: Entry) -> dict[str, Any]:
     """What an entry's options say of the step stands in its scenario."""
-    experts = entry.options.get("experts")
-    if not experts:
-        return entry.scenario
-    return {**entry.scenario, "training": {**entry.scenario.get("training", {}), "experts": experts}}
+    said = {name: entry.options[name] for name in ("experts", "optimizer_kernel") if entry.options.get(name)}
+    return {**entry.scenario, "training": {**entry.scenario.get("training", {}), **said}} if said else entry.scenario
 
 
 def _traced(entry: Entry, ranks: int, chip: str) -> OpList:

@@ -39,9 +39,10 @@ COLUMNS = (
     "tp", "pp", "vp", "dp", "cp", "ep", "sharding", "sequence_parallel", "recompute", "precision", "attention_impl",
     "compile", "measured_step_time_s", "measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu",
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
-    "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
-    "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
-    "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap", "oom", "status",
+    "moe_ffn", "shared_experts", "optimizer", "optimizer_kernel", "measured_forward_s", "measured_backward_s",
+    "measured_optimizer_s", "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation",
+    "norm", "position", "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap",
+    "oom", "status",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 

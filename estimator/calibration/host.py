@@ -41,6 +41,9 @@ RUNTIMES = {
 }
 """Constants of the runtimes, and what they are probed with."""
 
+PACES = ("host_pace_s", "host_backward_pace_s")
+"""Of the program's own thread and of autograd's, as rows of probes and calibrations call them."""
+
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
@@ -58,7 +61,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     rows, runtimes = (_ladder(measurements, name) for name in ("launch", "runtime"))
     if not rows and not runtimes:
         reason = "no launches were probed"
-        names = ("host_pace_s", "host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
+        names = (*PACES, "host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
         return {}, dict.fromkeys(names, reason)
     found: dict[str, Fitted] = {}
     missing: dict[str, str] = {}
@@ -79,11 +82,12 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
             residual_frac=statistics.median(abs(one / value - 1) for one in values),
         )  # fmt: skip
 
-    pace_s = pace_of(measurements)
-    if pace_s:
-        keep("host_pace_s", [pace_s], "the host's pace")
-    else:
-        missing["host_pace_s"] = "no pace of the host was noted"
+    for name in PACES:
+        pace_s = pace_of(measurements, name)
+        if pace_s:
+            keep(name, [pace_s], "the host's pace")
+        else:
+            missing[name] = "no pace of the host was noted"
     launches = [float(row["launch_s"]) for row in rows if row["op"] == "op"]
     keep("host_launch_s", launches, "bare launches")
     forward, backward = per_op_s(rows)
@@ -224,7 +228,7 @@ def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
     ]
     if name == "runtime":  # what its rows differ by is not of one pace
         return rows
-    paces_s = pace_of(measurements), pace_of(measurements, "host_backward_pace_s")
+    paces_s = pace_of(measurements), pace_of(measurements, PACES[1])
     return [_at_pace(row, *paces_s) for row in rows]
 
 
@@ -243,7 +247,7 @@ def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
     What goes backward as well stays as it is, and says how much slower the program's thread and autograd's were; where
     the latter was not noted it is taken for the former.
     """
-    own_s, own_backward_s = (float(row.get(column) or 0.0) for column in ("host_pace_s", "host_backward_pace_s"))
+    own_s, own_backward_s = (float(row.get(column) or 0.0) for column in PACES)
     if not own_s or not pace_s:
         return row
     slower = own_s / pace_s

@@ -114,6 +114,7 @@ class Efficiencies:
     kernel_gap_s: float
     optimizer_tail_s: float
     host_pace_s: float
+    host_backward_pace_s: float
     host_launch_s: float
     host_forward_s: float
     host_backward_s: float

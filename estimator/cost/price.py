@@ -179,7 +179,7 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         keys=op.n,
         head_dim=float(op.k),
         flops=op.flops * op.padded,
-        visible_frac=op.visible_frac,
+        visible_frac=_computed_frac(op, chip),
         padded_rows=not backward,
         tile=tile,
         bytes=op.bytes,
@@ -219,6 +219,18 @@ UNIT_THREADS = 2048
 """Threads of an SM."""
 
 
+CPU_KEYS = 512.0
+"""Keys that torch's attention on a CPU takes at a time (kvSplitSize in FlashAttentionKernel.cpp of ATen/native/cpu):
+only blocks of which no query sees any are skipped."""
+
+
+def _computed_frac(op: Op, chip: Chip) -> Number:
+    """Share of the scores that are computed: on a CPU those of half a block of keys more than are seen."""
+    if chip.kind != "cpu":
+        return op.visible_frac
+    return minimum(op.visible_frac + 0.5 * CPU_KEYS / op.n, 1.0)
+
+
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
@@ -231,7 +243,13 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
     columns = units_hz * efficiencies.column_bytes_per_unit_cycle
     seconds = (
-        (op.stream_bytes - _found_bytes(op, chip, efficiencies) + op.reduced_bytes * (1.0 / again - 1.0)) / memory
+        (
+            op.stream_bytes
+            - _found_bytes(op, chip, efficiencies)
+            - _held_bytes(op, chip)
+            + op.reduced_bytes * (1.0 / again - 1.0)
+        )
+        / memory
         + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
         + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
@@ -242,8 +260,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
-    each = efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s
-    tail = op.launches * op.batch * each
+    together = op.category == Category.OPTIMIZER and not (op.apart and chip.kind != "cpu")
+    each = efficiencies.optimizer_tail_s if together else efficiencies.kernel_tail_s
+    tail = op.launches * op.batch * op.tails * each
     return Priced(
         op=op,
         seconds=seconds + tail,
@@ -274,6 +293,14 @@ def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
         ),
         start=0.0,
     )
+
+
+def _held_bytes(op: Op, chip: Chip) -> Number:
+    """Bytes that an update of one tensor after another finds in a CPU's last-level cache, as it has just been there."""
+    again, whole = op.held
+    if chip.kind != "cpu" or not chip.l2_bytes:
+        return 0.0
+    return again * minimum(maximum(0.5 + (1.0 - whole / chip.l2_bytes) / CACHE_WIDTH, 0.0), 1.0)
 
 
 def _transfer(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:

@@ -237,7 +237,7 @@ def setting(
             ddp_mode=plan.ddp_mode,
             offload_optimizer=plan.offload in ("optimizer", "both"),
             offload_activations=plan.offload in ("activations", "both"),
-            multi_tensor=cluster.chip.kind != "cpu" and training.traits.multi_tensor,
+            multi_tensor=training.updates_together(cpu=cluster.chip.kind == "cpu"),
         ),
         plan=plan,
         training=training,

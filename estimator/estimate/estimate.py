@@ -132,7 +132,7 @@ def estimate(
     given, found = scenario, assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    kind = kind_of(scenario, timing.one.host_share)
+    kind = kind_of(scenario, timing.one.host_share, probed=bool(e.device))
     low, high = (seconds, seconds)
     if interval and not e.lower_bound:
         low, high = interval_s(rank, setting, int(timing.critical_stage), e)

@@ -6,8 +6,10 @@ together with the pace at which it ran: an op on a host tensor, timed in the pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from estimator.scenario.op_list import OpList
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
+
+MOST_SLOWER = 2.0
+"""A pace that is lower still was of a thread that was interrupted in the two milliseconds in which it was read."""
 
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 
@@ -30,6 +35,23 @@ Curve = tuple[tuple[float, float], ...]
 def at_pace(e: Efficiencies, factor: float, names: Sequence[str] = OF_HOST) -> Efficiencies:
     """The efficiencies of a host that takes ``factor`` times as long for what they name, else for everything."""
     return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in names})
+
+
+def pace_factor(samples: Mapping[str, Any], e: Efficiencies) -> float | None:
+    """How many times as long as while it was calibrated a host took beside a step, over its ranks and both threads.
+
+    ``samples``: of a result, seconds before each timed step, by rank. None where either does not say it. The mean: a
+    step passes through the speeds of its host as its paces do, and either thread tells of it.
+    """
+    found = []
+    for column, calibrated_s in (
+        ("host_paces_by_rank_s", e.host_pace_s),
+        ("host_backward_paces_by_rank_s", e.host_backward_pace_s),
+    ):
+        paces = [pace_s for of_rank in samples.get(column) or [] for pace_s in of_rank]
+        if paces and calibrated_s:
+            found.append(statistics.fmean(min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces))
+    return statistics.fmean(found) if found else None
 
 
 def over_paces(found: OpList, cluster: Cluster, e: Efficiencies) -> Curve:

@@ -61,6 +61,7 @@ SHAPES = (
     "attention_backward_half_width",
     "attention_tile",
     "host_pace_s",
+    "host_backward_pace_s",
     "chip_spread",
     "whole_node_factor",
     "host_forward_dispatches_per_kernel",

@@ -83,7 +83,8 @@ def estimate_op_list(
     one = passage(found, cluster, e, interval=interval)
     priced, queue, spent = one.priced, one.queue, one.spent
     seconds = float(queue.seconds[0])
-    kind = kind_of_program(chip.name, max(found.world_size, 1), sum(spent.waits_s.values()) / max(seconds, 1e-30))
+    waits = sum(spent.waits_s.values()) / max(seconds, 1e-30)
+    kind = kind_of_program(chip.name, max(found.world_size, 1), waits, probed=bool(e.device))
     low, high = (seconds, seconds)
     if interval and seconds > 0:
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)

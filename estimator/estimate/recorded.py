@@ -18,6 +18,7 @@ from estimator.estimate.interval import VARIANTS, factor, product_efficiency, va
 from estimator.operations.aten import fusion, is_told, kernels_of
 from estimator.operations.aten.operands import moved_bytes
 from estimator.operations.op import Op
+from estimator.operations.optimizer import SET, UPDATES, held_of
 from estimator.scenario.aten_cost import is_inductors, plain, torch_name
 from estimator.scenario.breakdown import ARITHMETIC, CATEGORIES, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
@@ -91,15 +92,17 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     weights = frozenset((one.shape, torch_name(one.dtype)) for one in found.weights)
     varied = variants(e) if interval and not e.lower_bound else None
     lacking: dict[str, None] = {}
+    by_tensor = cluster.rank_chip.kind == "cpu" and any("addcdiv" in s.op for s in found.signatures)
     unpriced = _unpriced(found)
-    table: dict[tuple[int, bool], int] = {}
+    table: dict[tuple[int, bool, bool], int] = {}
     work: list[CallWork] = []
     of_call = []
     for index, call in enumerate(found.calls):
         if call.kind not in ("kernel", "collective"):
             of_call.append(-1)
             continue
-        key = (call.signature, index in joined)
+        updates = by_tensor and phases[index] == Phase.OPTIMIZER
+        key = (call.signature, index in joined, updates)
         at = table.get(key, -1) if index not in joined else -1
         if at < 0:
             at = table[key] = len(work)
@@ -114,6 +117,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(_as_measured(made, measured_s, varied=interval))
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
+                if updates:
+                    ops = [_of_update(op, signature) for op in ops]
                 work.append(_kernels(ops, signature, cluster.rank_chip, e, varied, lacking, scores, weights))
         of_call.append(at)
     if not as_alone(e):
@@ -218,6 +223,15 @@ def _kernels(
         category=priced[longest].op.category if longest is not None else Category.OTHER,
         known=not ops or is_told(signature),
     )
+
+
+def _of_update(op: Op, s: Signature) -> Op:
+    """An op of an Adam that goes over one tensor after another, as a CPU's does: a share of all of its accesses."""
+    if op.kind != "kernels" or op.category == Category.OPTIMIZER:  # of lists, or fused
+        return op
+    adam = UPDATES["adamw"]
+    again, _ = held_of(op.stream_bytes, 1.0, (3 + 2 * adam.moments) / adam.accesses)
+    return replace(op, held=(again, SET * max(map(moved_bytes, s.inputs), default=0.0)))
 
 
 def _reads_a_weight(s: Signature, weights: frozenset[tuple[tuple[int, ...], str]]) -> bool:

@@ -20,10 +20,12 @@ from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
 COMPILED, EXPERTS, NEAR, BINDS, UNMET = "compiled", "experts", "host near", "host binds", "chip not met"
-WORDS = (COMPILED, EXPERTS, NEAR, BINDS, UNMET)
+PROBED = "host probed"
+WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
-``UNMET``: no source has measured its chip, or one alone."""
+``PROBED``: it is predicted by a calibration of its own device and host. ``UNMET``: no source has measured its chip, or
+one alone."""
 UNRUN = "framework not run"
 MEMORY_WORDS = (UNRUN,)
 """What the width of a peak follows: whether the runners run its framework, whose tensors are then known one by one; of
@@ -91,10 +93,10 @@ def residuals() -> Residuals:
     )
 
 
-def kind_of(scenario: Scenario, host_share: float) -> str:
+def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> str:
     """Name the kind of a step: where it runs and who shares it, and which of ``WORDS`` are true of it.
 
-    ``host_share``: host over device time of a micro-batch.
+    ``host_share``: host over device time of a micro-batch; ``probed``: efficiencies are a calibration's.
     """
     plan, training = scenario.plan, scenario.training
     if training.traits.published.recipes:
@@ -109,7 +111,7 @@ def kind_of(scenario: Scenario, host_share: float) -> str:
     words += [EXPERTS] if scenario.model.experts else []
     if host_share > HOST_NEAR:
         words.append(BINDS if host_share > HOST_BINDS else NEAR)
-    return ", ".join(words + _unmet(scenario.cluster.chip.name))
+    return ", ".join(words + [PROBED] * probed + _unmet(scenario.cluster.chip.name))
 
 
 def memory_kind_of(scenario: Scenario) -> str:
@@ -121,12 +123,12 @@ WAITS, WAITS_SOME = 0.1, 0.01
 """Share of a program's step that waits for the host where it binds, or may on another machine."""
 
 
-def kind_of_program(chip: str, ranks: int, waiting_frac: float) -> str:
+def kind_of_program(chip: str, ranks: int, waiting_frac: float, *, probed: bool = False) -> str:
     """Name the kind of a program's step, of which only its chip, its ranks and its waiting for the host are known."""
     words = ["one device" if ranks == 1 else "sharded"]
     if waiting_frac > WAITS_SOME:
         words.append(BINDS if waiting_frac > WAITS else NEAR)
-    return ", ".join(words + _unmet(chip))
+    return ", ".join(words + [PROBED] * probed + _unmet(chip))
 
 
 def _unmet(chip: str) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from estimator.estimate.recorded import phases_of
-from estimator.operations.aten import kernels_of_table, products
+from estimator.operations.aten import indexing, kernels_of_table, products
+from estimator.operations.op import WHOLE, fetched_at_once
+from estimator.scenario import catalog
 from estimator.scenario.aten_cost import is_inductors, op_name
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature
@@ -92,6 +94,49 @@ def with_products_in(precision: str) -> Callable[[OpList], OpList]:
     return lambda found: _saying(replace(found, signatures=tuple(map(of, found.signatures))), words)
 
 
+VOCABULARY_OF = 64
+"""Rows that a vocabulary is filled up to a multiple of."""
+
+
+def with_vocabulary_filled_up(found: OpList) -> OpList:
+    """A table of so many words that its products have rows at odd addresses has rows more, which nothing uses.
+
+    Every tensor with as many columns or rows as such a table has words has those of the larger one.
+    """
+    tables = {
+        s.inputs[0] for s in found.signatures if kernels_of_table(s.op) is indexing.rows and len(s.inputs[0].shape) == 2
+    }
+    odd = {one.shape[0] for one in tables if fetched_at_once(one.shape[0], NARROW_BYTES) != WHOLE}
+    multiplied = {
+        size for s in found.signatures if kernels_of_table(s.op) in PRODUCTS for one in s.inputs for size in one.shape
+    }
+    sizes = {size: -(-size // VOCABULARY_OF) * VOCABULARY_OF for size in odd & multiplied if size >= VOCABULARY_OF}
+    if not sizes:
+        return found
+
+    def of(one: Operand) -> Operand:
+        size = next((size for size in one.shape if size in sizes), 0)
+        if not size:
+            return one
+        shape = tuple(sizes.get(each, each) for each in one.shape)
+        if one.strides is None:
+            return replace(one, shape=shape)
+        strides = tuple(each // size * sizes[size] if each and each % size == 0 else each for each in one.strides)
+        return replace(one, shape=shape, strides=strides)
+
+    signatures = tuple(
+        replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs))) for s in found.signatures
+    )
+    words = ", ".join(f"{size:,} as {filled:,}" for size, filled in sorted(sizes.items()))
+    return _saying(
+        replace(found, signatures=signatures), f"Vocabularies are taken filled up ({words}); memory is as it was."
+    )
+
+
+NARROW_BYTES = 2
+"""Of the numbers that matrix units multiply in 16 bits: a row of 8 of them lies as a unit wants it."""
+
+
 def with_fused_attention(found: OpList) -> OpList:
     """Scores, softmax and weighted values become one fused kernel, forward and backward; the scores are not kept.
 
@@ -168,17 +213,21 @@ def _around(found: OpList, names: list[str], softmax: int, *, causal: bool) -> t
     narrow = Operand(shape=(batch // heads, heads, keys, dim), dtype=dtype)
     arguments = {"is_causal": causal and queries == keys, "backend": "cudnn"}
     if not backward:
-        op, inputs, outputs = "aten::_scaled_dot_product_cudnn_attention", (wide, narrow, narrow), (wide,)
+        op, inputs, outputs = FUSED.get(found.chip, CUDNN), (wide, narrow, narrow), (wide,)
         return before, after, Signature(op=op, inputs=inputs, outputs=outputs, arguments=arguments)
     # Backward: two products of the values before, two of the scores after.
     first = _product(found, names, before, -1, 0) if before else None
     last = _product(found, names, after, +1, 0)
-    op = "aten::_scaled_dot_product_cudnn_attention_backward"
+    op = f"{FUSED.get(found.chip, CUDNN)}_backward"
     signature = Signature(
         op=op, inputs=(wide, wide, narrow, narrow), outputs=(wide, narrow, narrow), arguments=arguments
     )  # fmt: skip
     return before if first is None else first, after if last is None else last, signature
 
+
+CUDNN = "aten::_scaled_dot_product_cudnn_attention"
+FUSED = {catalog.THIS_CPU: "aten::_scaled_dot_product_flash_attention_for_cpu"}
+"""The op that torch takes on a GPU, and on others, by the chip of a list."""
 
 REACH = 12
 """Calls between a softmax and the products on its sides: scale, mask, casts, dropout."""
@@ -228,6 +277,7 @@ CHANGES: Mapping[str, ListChange] = {
     "no-communication": ListChange(label="no exposed communication", of=without_communication),
     "compile": ListChange(label="compiled", of=compiled),
     "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
+    "filled-vocabulary": ListChange(label="vocabulary a multiple of 64", of=with_vocabulary_filled_up),
     "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4"), precision="fp4"),
     "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8"), precision="fp8"),
     "bf16-products": ListChange(label="products in bf16", of=with_products_in("bf16"), precision="bf16"),

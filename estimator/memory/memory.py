@@ -13,7 +13,7 @@ from estimator.memory.gathered import gathered_bytes, other_streams
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.memory.stage_parameters import Policy, gathers_once, stage_parameters
-from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYTES, moment_bytes
+from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYTES, fuses_update, moment_bytes
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.precision import precision_aware
@@ -349,7 +349,7 @@ def _update_bytes(
         return maximum(dense, expert) * WIDENED_BYTES
     traits, update = shard.training.traits, UPDATES[shard.training.optimizer]
     parameters = dense + expert
-    if traits.fused_optimizer or not update.temporaries:
+    if fuses_update(shard.training) or not update.temporaries:
         return 0.0
     together = policy.multi_tensor and update.foreach
     if not together:

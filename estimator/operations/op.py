@@ -60,8 +60,11 @@ class Op:
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
-    stands for, of a loop that is lean. ``views``: ops around it that the host goes through and that launch nothing.
-    ``alike``: how many products of a step have its shape, whose rows a router chooses anew each time; else 0.
+    stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor. ``views``: ops
+    around it that the host goes through and that launch nothing. ``alike``: how many products of a step have its shape,
+    whose rows a router chooses anew each time; else 0. ``tails``: how much longer than those of most of its kernels a
+    launch's chunks are, and so its end. ``held``: of the streamed bytes those that are gone over again before the next
+    tensor, and bytes of one tensor's set: where that fits a CPU's cache they are found there.
     """
 
     name: str
@@ -105,6 +108,8 @@ class Op:
     padded: float = 1.0
     tile: float = 128.0
     side_bytes: Number = 0.0
+    tails: Number = 1.0
+    held: tuple[Number, Number] = (0.0, 0.0)
 
 
 def gemm(
@@ -186,6 +191,9 @@ def kernels(
     category: str = Category.ELEMENTWISE,
     weight: bool = False,
     times: Number = 1.0,
+    apart: bool = False,
+    tails: Number = 1.0,
+    held: tuple[Number, Number] = (0.0, 0.0),
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
@@ -218,6 +226,9 @@ def kernels(
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,
+        apart=apart,
+        tails=tails,
+        held=held,
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.operations.aten.optimizer import ACCESSES
 from estimator.operations.op import Op, kernels
+from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import Category
 from estimator.scenario.precision import ByteWidths, precision_aware
 from estimator.scenario.training import Training
@@ -58,6 +60,24 @@ def moment_bytes(training: Training, own_bytes: float) -> float:
     return update.moments * (update.moment_bytes or own_bytes)
 
 
+def fuses_update(training: Training) -> bool:
+    """Whether the update is one pass, which keeps no new value apart: the framework's own, or torch's if asked for."""
+    asked = training.optimizer_kernel == "fused" and UPDATES[training.optimizer].foreach
+    return training.traits.fused_optimizer or asked
+
+
+SET = 5.0
+"""Tensors as large as a parameter that an update goes over again: itself, its gradient, both moments, what is new."""
+
+
+def held_of(bytes_of_all: Number, accesses: float, once: float, tensors: Number = 1.0) -> tuple[Number, Number]:
+    """Bytes that an update finds again where it goes over one of so many ``tensors`` after another, and of one set.
+
+    Of its ``accesses`` ``once`` are those of a fused update: parameters and moments read and written, gradients read.
+    """
+    return (accesses - once) * bytes_of_all, SET * bytes_of_all / maximum(tensors, 1.0)
+
+
 FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 """torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""
 
@@ -68,6 +88,8 @@ def optimizer(
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
     update = UPDATES[training.optimizer]
     launches: Number
+    tails = 1.0
+    held: tuple[Number, Number] = (0.0, 0.0)
     if training.traits.master_weights:
         # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
         moments = 2.0 * moment_bytes(training, 4.0)
@@ -81,9 +103,16 @@ def optimizer(
     elif training.traits.lower_bound:
         stream, launches = 3 * numbers.parameter + 2 * moment_bytes(training, numbers.parameter), 0.0
     else:
-        stream = update.accesses * numbers.parameter + update.bytes
+        fused = fuses_update(training)
+        # Fused: parameter, gradient and moments are read, all but the gradient written.
+        accesses, passes = (3 + 2 * update.moments, 1.0) if fused else (update.accesses, update.passes)
+        stream = accesses * numbers.parameter + update.bytes
         together = multi_tensor and update.foreach
-        launches = update.passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH if together else tensors)
+        tails = accesses / ACCESSES if fused and together else 1.0
+        launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH if together else tensors)
+        if update.foreach and not together:
+            once = 3 + 2 * update.moments
+            held = held_of(parameters * numbers.parameter, accesses, once, tensors)
     return [
         kernels(
             training.optimizer,
@@ -94,6 +123,9 @@ def optimizer(
             launches=launches,
             flops_per_element=update.flops,
             category=Category.OPTIMIZER,
+            tails=tails,
+            held=held,
+            apart=update.foreach and training.optimizer_kernel == "for-loop",
         )
     ]
 

@@ -157,7 +157,7 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         recompute=plan.recompute,
         fused=training.fused,
         groups_experts=training.groups_experts,
-        multi_tensor=scenario.cluster.chip.kind != "cpu" and training.traits.multi_tensor,
+        multi_tensor=training.updates_together(cpu=scenario.cluster.chip.kind == "cpu"),
         # A CPU's memory comes from malloc.
         caching_allocator=scenario.cluster.chip.kind != "cpu" and training.traits.caching_allocator,
         fused_projections=training.traits.fuses_projections or model.position != "rope",

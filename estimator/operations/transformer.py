@@ -10,7 +10,7 @@ from estimator.operations.elementwise import pair
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
-from estimator.operations.op import Op, fetched_at_once, kernels
+from estimator.operations.op import WHOLE, Op, fetched_at_once, kernels
 from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
@@ -163,6 +163,11 @@ def head(d: RankSizes) -> list[Op]:
     if not d.model.head:
         return ops
     fetched = fetched_at_once(d.model.vocab, n.compute)
+    if fetched != WHOLE and d.fused and d.training.traits.pads_products and n.peak != "fp32":
+        # The weight's rows of the vocabulary and the logits' gradient, each copied once for all that multiply them.
+        fetched = WHOLE
+        for phase, elements in (("forward", d.vocab * d.hidden_width), ("backward", d.tokens * d.vocab)):
+            ops.append(kernels("padding of the vocabulary", "head", phase, elements=elements, stream=2 * n.compute))
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, fetched=fetched, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip
     forward, backward = elementwise.cross_entropy(d)

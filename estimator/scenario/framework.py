@@ -58,6 +58,8 @@ class Framework:
       runners' runs attention's core again.
     - ``upcasts_logits``: where it is not compiled, the loss is of logits in fp32, whatever they are made in.
     - ``compiles_loss``: who compiles blocks compiles the loss.
+    - ``pads_products``: who compiles the head copies what it multiplies into rows that a matrix unit can fetch, where a
+      vocabulary makes odd ones (torch._inductor, pad_mm; XLA's layouts).
     - ``wide_states``: parameters, gradients and moments are fp32 in all 16-bit precisions and narrower ones.
     - ``gathers_once``: under a pipeline parameters that FSDP shards are gathered once in a step and kept, and gradients
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
@@ -106,6 +108,7 @@ class Framework:
     keeps_products: bool = False
     upcasts_logits: bool = False
     compiles_loss: bool = True
+    pads_products: bool = False
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
@@ -142,6 +145,7 @@ _TORCHTITAN = Framework(
 
 _EAGER = Framework(
     label="PyTorch eager",
+    pads_products=True,
     keeps_gathered=True,
     dtensor=True,
     multiplies_grouped=True,
@@ -201,6 +205,7 @@ FRAMEWORKS = {
     ),
     "xla": Framework(
         label="XLA (JAX)",
+        pads_products=True,
         fuses=True,
         frees_between_stages=True,
         caching_allocator=False,

@@ -10,6 +10,7 @@ from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
 OPTIMIZERS = ("adamw", "adamw-bf16", "adamw-8bit", "adafactor", "sgd")
+OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
 EXPERTS = ("default", "grouped", "loop", "fused")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
@@ -27,6 +28,13 @@ class Training:
         choices=OPTIMIZERS,
         help="optimizer; adamw-8bit keeps moments of a byte each, adamw-bf16 of two (under Megatron, with"
         " gradients of two), adafactor sums of rows and columns",
+    )
+    optimizer_kernel: str = spec(
+        "default",
+        choices=OPTIMIZER_KERNELS,
+        help="which of PyTorch's kernels update AdamW and SGD: fused (one pass), foreach (op by op over all tensors),"
+        " for-loop (op by op, tensor after tensor); default: foreach on a GPU, for-loop on a CPU. Other optimizers,"
+        " Megatron and XLA have their own",
     )
     attention: str = spec(
         "sdpa",
@@ -54,6 +62,12 @@ class Training:
     def traits(self) -> Framework:
         """What the framework does its own way."""
         return FRAMEWORKS[self.framework]
+
+    def updates_together(self, *, cpu: bool) -> bool:
+        """Whether an optimizer that can runs over all tensors at once: PyTorch's own choice on GPUs from 2.0 on."""
+        if self.optimizer_kernel == "default":
+            return self.traits.multi_tensor and not cpu
+        return self.optimizer_kernel != "for-loop"
 
     @property
     def fused(self) -> bool:

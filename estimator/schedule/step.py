@@ -146,7 +146,12 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     ranks, tp = policy.data_ranks, setting.groups.tp.ranks
     walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
     walk = maximum(0.0, walked - passes[0].lead_s)
-    gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * sum((op.launches for op in once), start=0.0)
+    launched = sum((op.launches for op in once), start=0.0)
+    gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
+    updated_s = optimizer_s(setting, once, e)
+    if any(op.apart for op in once) and not policy.offload_optimizer:
+        # Tensor after tensor, the host launches while the device works, as behind the device as it is slower.
+        walk, _ = phase_wait_s(updated_s + gaps, launched * e.host_tensor_s, passes[0].lead_s)
     part = one.part
     # The start of a step is in what its first micro-batch waits for the host, beside gaps at launches.
     gap_s = e.kernel_gap_s * part.launches_forward
@@ -157,7 +162,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         forward_s=m * part.forward_s,
         backward_s=m * (part.input_s + part.weight_s) + accumulation_s,
         accumulation_s=accumulation_s,
-        optimizer_s=optimizer_s(setting, once, e),
+        optimizer_s=updated_s,
         offload_s=m * (one.transfer_forward_s + one.transfer_backward_s),
         inline_s=m * (part.inline_forward_s + part.inline_backward_s),
         data=data,

@@ -115,8 +115,9 @@ def _with_lines(own: Parts, placed: Parts, rows: Rows) -> Parts:
     """Return the parts with the seconds of collectives in line of a placement, the only ones that depend on it."""
 
     def added(part: Part, lines: Part) -> Part:
-        forward_s, backward_s = taken((lines.inline_forward_s, lines.inline_backward_s), rows)
-        return replace(part, inline_forward_s=forward_s, inline_backward_s=backward_s)
+        placed_s = lines.inline_forward_s, lines.inline_backward_s, lines.read_device_s
+        forward_s, backward_s, read_s = taken(placed_s, rows)
+        return replace(part, inline_forward_s=forward_s, inline_backward_s=backward_s, read_device_s=read_s)
 
     return Parts(
         blocks=tuple(map(added, own.blocks, placed.blocks)),

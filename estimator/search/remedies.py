@@ -1,8 +1,8 @@
 """Remedies: the best plans and settings next to a scenario, each really estimated; what binds it, or what makes it fit.
 
-Neighbours are every value of one field that leaves chips and work as they are, and the best plans of a search over
-degrees, micro-batch, sharding and recomputation, all else as it is. Where none of them fits, what the problem of memory
-advises is one.
+Neighbours are every value of one field that leaves chips and work as they are, the vocabulary filled up to whole
+tiles of a matrix unit, and the best plans of a search over degrees, micro-batch, sharding and recomputation, all else
+as it is. Where none of them fits, what the problem of memory advises is one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.estimate.estimate import Estimate, Memory, estimate
 from estimator.estimate.explain import made_to_fit
+from estimator.operations.op import WHOLE, fetched_at_once
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.codec import encode
+from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
 from estimator.scenario.training import Training
@@ -103,7 +106,7 @@ def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None)
             if one.memory.fits and (not fits or one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)):
                 found.append((_remedy(candidate, changes, own, one), frozenset(change.field for change in changes)))
 
-    look((*_next(document, scenario), *_planned(document, scenario)))
+    look((*_next(document, scenario), *_filled_up(document, scenario), *_planned(document, scenario)))
     if not fits and not found:
         look(_advised(document, scenario, own.memory, calibration))
     return Remedies(
@@ -156,6 +159,19 @@ def _next(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any
     return found
 
 
+VOCABULARY_OF = 64
+"""Rows that a vocabulary is filled up to a multiple of: what nanoGPT and Megatron-LM take, or half of it."""
+
+
+def _filled_up(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any]]:
+    """The vocabulary with rows that nothing uses, where the head's products have rows at odd addresses."""
+    model, width = scenario.model, byte_widths(scenario.training, scenario.plan).compute
+    if not model.head or fetched_at_once(model.vocab, width) == WHOLE:
+        return []
+    every = VOCABULARY_OF * scenario.plan.tp
+    return [{**document, "model": {**encode(model), "vocab": -(-model.vocab // every) * every}}]
+
+
 def _work(scenario: Scenario) -> tuple[int, int, int]:
     return scenario.plan.chips, scenario.training.seq_len, scenario.training.global_batch
 
@@ -189,13 +205,14 @@ def _advised(
 
 
 def changed(scenario: Scenario, candidate: Mapping[str, Any]) -> tuple[FieldChange, ...]:
-    """Fields of plan and training in which a candidate differs; dp only where nothing else says it."""
+    """Fields of plan, training and model in which a candidate differs; dp only where nothing else says it."""
     there = scenario_as_given(candidate)
     found = [
         FieldChange(field=f"{part}.{one.name}", before=getattr(a, one.name), after=getattr(b, one.name))
         for part, cls, a, b in (
             ("plan", Plan, scenario.plan, there.plan),
             ("training", Training, scenario.training, there.training),
+            ("model", Model, scenario.model, there.model),
         )
         for one in fields(cls)
         if getattr(a, one.name) != getattr(b, one.name)

@@ -17,6 +17,7 @@ from estimator.validation.spellings import (
     family_of,
     flag,
     model_of,
+    optimizer_kernel_of,
     optimizer_of,
     precision_of,
     sharding_of,
@@ -241,6 +242,8 @@ def _training(
         # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": _optimizer(cells, software, assumptions),
+        "optimizer_kernel": optimizer_kernel_of(cells.get("optimizer_kernel") or cells.get("optimizer", ""))
+        or "default",
     }
 
 

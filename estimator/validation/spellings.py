@@ -54,7 +54,7 @@ NO = ("false", "0", "no", "n", "off", "none", "✗", "✘")
 NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\b", re.I)
 """Optimizers that notes name; every other row has AdamW."""
 KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b\)?", re.I)
-"""Words beside an optimizer's name for the kernels that run it, which a scenario does not tell apart."""
+"""Words beside an optimizer's name for the kernels that run it."""
 
 NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*(?<![A-Z])[x×*]\s*\d+\s*$", re.I)
 
@@ -187,6 +187,12 @@ def optimizer_of(text: str) -> str:
     """Return the optimizer of a spelling, whatever kernels run it; the text itself where it is none."""
     word = re.sub(r"\s+", "-", KERNELS_OF_OPTIMIZERS.sub("", text.strip().lower()).strip(" -_()"))
     return OPTIMIZERS.get(word or text, text)
+
+
+def optimizer_kernel_of(text: str) -> str:
+    """Return which of PyTorch's kernels a spelling of an optimizer, or of its kernels alone, names; "" of none."""
+    found = re.search(r"\b(fused|foreach|for-?loop)\b", text, re.I)
+    return "" if found is None else found[1].lower().replace("forloop", "for-loop")
 
 
 def chip_of(text: str) -> str:

@@ -135,6 +135,7 @@ def _built(suite: Suite, cell: GridCell) -> tuple[Trainer, bool]:
         precision=cell.precision,
         attention=cell.attention,
         compile=cell.compiled,
+        optimizer_kernel=cell.optimizer_kernel,
     )
     plan = Plan(micro_batch=cell.micro_batch, recompute=cell.recompute)
     cluster, known = cluster_here(ranks)
@@ -147,9 +148,7 @@ def _built(suite: Suite, cell: GridCell) -> tuple[Trainer, bool]:
         # What other shapes compiled must not make this one's dynamic, nor count against its limit of recompilations.
         # The compile workers stay: shutting them down may wait 300 s for them, and the watchdog ends them with the run
         torch.compiler.reset()
-    trainer = prepare(
-        scenario, ranks, job.seed, mode=cell.mode, optimizer_kernel=cell.optimizer_kernel, graph=cell.graph
-    )
+    trainer = prepare(scenario, ranks, job.seed, mode=cell.mode, graph=cell.graph)
     return trainer, known
 
 

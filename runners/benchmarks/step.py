@@ -60,6 +60,7 @@ DEFINITIONS = {
     "load": "processors that other programs kept busy while steps were measured",
     "host_paces_s": "seconds of an op on a host tensor of 64 numbers, before each step: how fast this host was",
     "host_backward_paces_s": "the same in the thread in which autograd works backward, which runs on another core",
+    "host_paces_by_rank_s, host_backward_paces_by_rank_s": "both of every rank",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
@@ -76,7 +77,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: StepOptions = options_of("step", job.options)
     if options.models:
         return grid.run(job, report)
-    scenario = scenario_from_json(job.scenario)
+    scenario = as_asked(scenario_from_json(job.scenario), options)
     ranks = join(job.device)
     found = cannot(scenario, ranks, options)
     if options.snapshot and trace is None:
@@ -92,6 +93,13 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
 
     blank = blank_of(scenario, ranks, job.label)
     return measured(blank, job, report, ranks, lambda: prepared(scenario, ranks, job.seed, options), trace, more)
+
+
+def as_asked(scenario: Scenario, options: StepOptions) -> Scenario:
+    """The scenario with the optimizer's kernels that the options ask for, where they do."""
+    if options.optimizer_kernel == "default":
+        return scenario
+    return replace(scenario, training=replace(scenario.training, optimizer_kernel=options.optimizer_kernel))
 
 
 def measured(
@@ -153,7 +161,6 @@ def prepared(scenario: Scenario, ranks: Ranks, seed: int, options: StepOptions) 
         ranks,
         seed,
         mode=options.mode,
-        optimizer_kernel=options.optimizer_kernel,
         graph=options.graph,
         experts=scenario.training.experts if options.experts == "default" else options.experts,
     )
@@ -284,6 +291,8 @@ def put_together(
             "load": found.load,
             "host_paces_s": found.paces_s,
             "host_backward_paces_s": found.backward_paces_s,
+            "host_paces_by_rank_s": gather(ranks, found.paces_s),
+            "host_backward_paces_by_rank_s": gather(ranks, found.backward_paces_s),
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
             "throughput": dict(rates),

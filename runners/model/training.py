@@ -34,13 +34,12 @@ def autocast(training: Training, device: str) -> AbstractContextManager[Any]:
     return nullcontext() if dtype is None else torch.autocast(torch.device(device).type, dtype=dtype)
 
 
-def optimizer_of(
-    module: nn.Module, training: Training, kernel: str = "default", *, capturable: bool = False
-) -> torch.optim.Optimizer:
-    """AdamW, or SGD without momentum; ``kernel`` is default (on a GPU foreach), foreach, fused or for-loop.
+def optimizer_of(module: nn.Module, training: Training, *, capturable: bool = False) -> torch.optim.Optimizer:
+    """AdamW, or SGD without momentum, in the kernels that ``training.optimizer_kernel`` says.
 
     ``capturable`` keeps AdamW's counters on the device, as CUDA graphs need it.
     """
+    kernel = training.optimizer_kernel
     chosen: dict[str, Any] = {name: kernel == name for name in ("foreach", "fused") if kernel != "default"}
     if training.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=1e-4, **chosen)

@@ -44,7 +44,7 @@ class Built:
     training: Training
 
 
-def prepare(scenario: Scenario, ranks: Ranks, seed: int, *, way: str, optimizer_kernel: str) -> Built:
+def prepare(scenario: Scenario, ranks: Ranks, seed: int, *, way: str) -> Built:
     """Build this rank's share; parameters are those of one process, data differ along dp alone."""
     model, plan, training = scenario.model, scenario.plan, scenario.training
     mesh = mesh_of(plan, ranks)
@@ -83,7 +83,7 @@ def prepare(scenario: Scenario, ranks: Ranks, seed: int, *, way: str, optimizer_
     if plan.pp > 1:
         stages = [Stage(part, context) for part in parts]
         pipeline = _pipeline(list(zip(indices, stages, strict=True)), scenario, mesh, ranks, context, batches)
-    exchange, optimizer = _states(module, scenario, mesh, optimizer_kernel)
+    exchange, optimizer = _states(module, scenario, mesh)
     return Built(
         module=module, optimizer=optimizer, batches=batches, exchange=exchange, pipeline=pipeline, training=training
     )
@@ -145,7 +145,7 @@ def _fully_shard(part: Transformer, scenario: Scenario, mesh: Mesh) -> None:
         )
 
 
-def _states(module: nn.Module, scenario: Scenario, mesh: Mesh, kernel: str) -> tuple[Exchange, torch.optim.Optimizer]:
+def _states(module: nn.Module, scenario: Scenario, mesh: Mesh) -> tuple[Exchange, torch.optim.Optimizer]:
     """How gradients of this rank's parameters meet, and who updates them."""
     plan, training = scenario.plan, scenario.training
     own = _of_experts(module) if plan.ep * plan.tp > 1 else []
@@ -155,10 +155,10 @@ def _states(module: nn.Module, scenario: Scenario, mesh: Mesh, kernel: str) -> t
     of_experts = Averaged(parameters=own, axis=mesh.expert_data, divisor=mesh.data.size)
     how: dict[str, Any] = {"mode": plan.ddp_mode, "bucket_bytes": plan.bucket_bytes, "beside_backward": beside}
     if plan.sharding in SHARDED:
-        return all_reduced([of_experts], **how), optimizer_of(ByLayout(module), training, kernel)
+        return all_reduced([of_experts], **how), optimizer_of(ByLayout(module), training)
     if plan.sharding == "ddp" or mesh.data.size == 1:
         averaged = [Averaged(parameters=dense, axis=mesh.data, divisor=mesh.data.size), of_experts]
-        return all_reduced(averaged, **how), optimizer_of(ByLayout(module), training, kernel)
+        return all_reduced(averaged, **how), optimizer_of(ByLayout(module), training)
     states = ShardedStates(
         module,
         dense,
@@ -169,8 +169,8 @@ def _states(module: nn.Module, scenario: Scenario, mesh: Mesh, kernel: str) -> t
         keeps_gradients=plan.sharding == "zero1",
         beside_backward=beside,
     )
-    rest = optimizer_of(nn.ParameterList(own), training, kernel) if own else None
-    optimizer = ShardedOptimizer(optimizer_of(states.owned(), training, kernel), rest, states)
+    rest = optimizer_of(nn.ParameterList(own), training) if own else None
+    optimizer = ShardedOptimizer(optimizer_of(states.owned(), training), rest, states)
     return _both(states.exchange, all_reduced([of_experts], **how)), optimizer
 
 

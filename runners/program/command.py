@@ -24,7 +24,8 @@ from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import CALLS, OpList, to_json
 from estimator.scenario.op_rows import loss_rows, rows_are
 from estimator.scenario.problems import InputProblems, Problem
-from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+from estimator.scenario.training import OPTIMIZER_KERNELS
+from runners.options import ProgramOptions, add_fields
 from runners.program import commands
 from runners.program.failures import FAILED, ProgramFailed, failure, last_words, wants_ranks
 from runners.program.peers import Peers
@@ -38,6 +39,12 @@ NO_CUDA = ("cpu", "tpu")
 """Families of chips, by their efficiencies, that torch.cuda does not run on."""
 
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
+
+
+OF_A_CPU = (
+    "Choose a GPU: a program is traced as one runs it. On this CPU, profile a step with torch.profiler (record_shapes)"
+    " and import that: its ops are priced for this CPU; or measure it: python -m runners step --device cpu --script."
+)
 
 
 def add_trace(parser: argparse.ArgumentParser) -> None:
@@ -276,10 +283,12 @@ def _checked(options: argparse.Namespace) -> Chip:
     elif not 0 <= options.rank < (options.world_size or 1):
         remedy = f"Give 0 to {(options.world_size or 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
-    chip = catalog.chip(options.chip)
-    if chip.efficiency in NO_CUDA:
+    chip = None
+    if options.chip.strip().lower() in (catalog.THIS_CPU, "this-cpu"):
+        found.append(Problem(field="--chip", message="a CPU runs no CUDA", remedy=OF_A_CPU))
+    elif (chip := catalog.chip(options.chip)).efficiency in NO_CUDA:
         found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))
-    if found:
+    if found or chip is None:
         raise InputProblems(found)
     return chip
 

@@ -22,7 +22,7 @@ OWN = "a program of your own: MODULE:FACTORY, a function that returns (module, b
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables that torchrun sets."""
 
-ATTENTION = ("flash_attn_interface", "xformers", "sageattention")
+ATTENTION = ("xformers", "sageattention")
 """Packages of attention that only a host with a GPU can build."""
 
 NETWORK = {

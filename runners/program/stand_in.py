@@ -22,8 +22,10 @@ MODULES = {
     f"{PACKAGE}.layers": "", f"{PACKAGE}.layers.rotary": "rotary",
     f"{PACKAGE}.ops": "", f"{PACKAGE}.ops.triton": "", f"{PACKAGE}.ops.triton.layer_norm": "norm",
     f"{PACKAGE}.ops.triton.cross_entropy": "loss", f"{PACKAGE}.losses": "", f"{PACKAGE}.losses.cross_entropy": "loss",
+    "flash_attn_interface": "third", "flash_attn_3": "", "flash_attn_3.flash_attn_interface": "third",
 }  # fmt: skip
-"""Its modules, and whose names they have."""
+"""Its modules and those of FlashAttention-3, and whose names they have."""
+PACKAGES = {name.partition(".")[0] for name in MODULES}
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -53,13 +55,14 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def _names(self, part: str) -> dict[str, Any]:
         if not self._made:
-            from runners.program.flash_attn import attention, loss, norm, packing, rotary
+            from runners.program.flash_attn import attention, loss, norm, packing, rotary, third
             from runners.program.flash_attn.launch import Launch
 
             launch = Launch(self._recording)
             self._made = {
                 "": {}, "packing": packing.NAMES, "attention": attention.functions(launch),
                 "rotary": rotary.functions(launch), "norm": norm.functions(launch), "loss": loss.functions(launch),
+                "third": third.functions(launch),
             }  # fmt: skip
         return self._made[part]
 
@@ -72,24 +75,34 @@ def install(recording: Recording) -> None:
 
 def lacks(error: BaseException) -> str:
     """Return the name that a program wanted of a package that is stood in for, "" where it failed of anything else."""
-    if not isinstance(getattr(sys.modules.get(PACKAGE), "__loader__", None), Finder):
-        return ""
-    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ in MODULES:
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and _stands(error.obj.__name__):
         return f"{error.obj.__name__}.{error.name}"
-    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != PACKAGE:
+    if not isinstance(error, ImportError) or not _stands((error.name or "").partition(".")[0]):
         return ""
     within = re.match(r"cannot import name '(\w+)'", str(error))
     return f"{error.name}.{within.group(1)}" if within else str(error.name)
 
 
+def _stands(name: str) -> bool:
+    """Whether a module is one that is stood in for, as an import of it found."""
+    package = name.partition(".")[0]
+    return package in PACKAGES and isinstance(getattr(sys.modules.get(package), "__loader__", None), Finder)
+
+
 def _told(utils: Any) -> None:
-    """Let transformers take flash attention where a program names it: it asks whether there is one only then."""
-    installed: Callable[..., bool] = utils.is_flash_attn_2_available
-    known: Any = getattr(utils, "FLASH_ATTENTION_COMPATIBILITY_MATRIX", {}).get(2)
-    if known is None or installed():
-        return
-    utils.is_flash_attn_2_available = _yes
-    known.update(general_availability_check=_yes, pkg_availability_check=_yes)
+    """Let transformers take flash attention where a program names it: it asks whether there is one only then.
+
+    Where nobody names a version it takes the highest that it has: that there is a third is told to who asks for it.
+    """
+    matrix: Any = getattr(utils, "FLASH_ATTENTION_COMPATIBILITY_MATRIX", {})
+    for version in (2, 3):
+        installed: Callable[..., bool] | None = getattr(utils, f"is_flash_attn_{version}_available", None)
+        known: Any = matrix.get(version)
+        if known is None or installed is None or installed():
+            continue
+        if version == 2:
+            utils.is_flash_attn_2_available = _yes
+        known.update(general_availability_check=_yes, pkg_availability_check=_yes)
 
 
 def _yes(*_: Any, **__: Any) -> bool:

@@ -36,6 +36,7 @@ const LABELS = {
   "training.framework": "Framework",
   "cluster.nodes": "Nodes",
   "training.optimizer": "Optimizer",
+  "training.optimizer_kernel": "Optimizer kernels",
   "training.compile": "torch.compile",
 };
 

@@ -6,7 +6,7 @@ import { get, modelOf, same } from "./scenario.js";
 const experts = (/** @type {Part} */ _, /** @type {Part} */ model) => model.experts > 0;
 const stages = (/** @type {Part} */ { pp }) => pp > 1;
 
-/** @type {Record<string, (plan: Part, model: Part) => boolean>} */
+/** @type {Record<string, (plan: Part, model: Part, training: Part) => boolean>} */
 const USES = {
   "plan.virtual_stages": stages,
   "plan.schedule": stages,
@@ -18,6 +18,8 @@ const USES = {
   "plan.ep_dispatch": ({ ep }, model) => ep > 1 && model.experts > 0,
   "plan.tp_depth": ({ tp_kind }) => tp_kind === "2.5d",
   "plan.tp_overlap": ({ tp, sequence_parallel }) => tp > 1 && sequence_parallel,
+  "training.optimizer_kernel": (_, __, { optimizer, framework }) =>
+    ["adamw", "sgd"].includes(optimizer) && /^(pytorch|torchtitan)/.test(framework),
   "plan.bucket_bytes": ({ sharding, ddp_mode }) => sharding === "ddp" && ddp_mode === "bucketed",
 };
 
@@ -27,6 +29,6 @@ const USES = {
  */
 export function hasUse(field, scenario, catalog) {
   const use = USES[field];
-  if (!use || use(scenario.plan, modelOf(scenario, catalog))) return true;
+  if (!use || use(scenario.plan, modelOf(scenario, catalog), scenario.training)) return true;
   return !same(get(scenario, field), catalog.fields[field]?.default);
 }

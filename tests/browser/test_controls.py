@@ -107,6 +107,11 @@ def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(visit):
     page.keyboard.press("ArrowRight")
     wait_for_change(page, before[0])
     expect(page.get_by_role("radio", name="full", exact=True)).to_be_checked()
+    kernels = page.locator('[data-field="training.optimizer_kernel"] select')
+    kernels.select_option("fused")
+    expect(page.locator(".more .chosen")).to_contain_text("optimizer kernel fused")
+    assert query(page, "optimizer_kernel") == "fused"
+    kernels.select_option("default")
     page.locator('[data-field="plan.offload"]').get_by_role("radio", name="optimizer").check(force=True)
     expect(page.locator(".more .chosen")).to_contain_text("tp kind 2.5D")
     expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")

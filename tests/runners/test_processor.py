@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,16 @@ def test_this_cpu_has_a_name_cores_memory_and_a_clock():
     assert cpu_cache_bytes() >= 0
 
 
+def test_the_last_level_is_the_largest_cache_whatever_cpuinfo_names(monkeypatch, tmp_path):
+    monkeypatch.setattr(processor, "CACHES", tmp_path)
+    monkeypatch.setattr(processor, "cpu_info", lambda wanted: ["1024 KB"] if wanted == "cache size" else [])
+    assert cpu_cache_bytes() == 2**20
+    for level, size in enumerate(("32K", "32K", "1024K", "32768K")):
+        (tmp_path / f"index{level}").mkdir()
+        (tmp_path / f"index{level}" / "size").write_text(f"{size}\n")
+    assert cpu_cache_bytes() == 2**25
+
+
 def test_a_control_groups_limit_counts_where_it_is_lower(monkeypatch, tmp_path):
     whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limit = tmp_path / "memory.max"
@@ -47,6 +58,7 @@ def test_a_quota_counts_where_it_is_lower_than_the_processors(told, expected, mo
 def test_a_system_that_tells_nothing_has_a_clock_of_1_ghz_and_no_cache(monkeypatch):
     monkeypatch.setattr(processor, "cpu_info", lambda _wanted: [])
     monkeypatch.setattr(processor, "_number", lambda _path: None)
+    monkeypatch.setattr(processor, "CACHES", Path("/nowhere"))
     assert cpu_clock_hz() == 1e9
     assert clocks_now_hz() == []
     assert cpu_cache_bytes() == 0

@@ -156,7 +156,8 @@ def estimate_pipelined(
     step = _step(whole, stages, plan, m, layout, cluster, groups, e, interval=interval)
     seconds = step.seconds
     one_s = _first(seconds)
-    kind = kind_of_program(chip.name, ranks, sum(step.waits_s.values()) / max(one_s, 1e-30))
+    waits = sum(step.waits_s.values()) / max(one_s, 1e-30)
+    kind = kind_of_program(chip.name, ranks, waits, probed=bool(e.device))
     low, high = (one_s, one_s)
     if interval and one_s > 0:
         low, high = widened(one_s, quadrature(seconds), kind)

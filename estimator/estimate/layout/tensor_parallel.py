@@ -323,7 +323,7 @@ class _Splitting:
         """An op between a column and a row linear: divided along features or heads."""
 
         def of(one: Operand) -> Operand:
-            dim = widths.dim(one)
+            dim = widths.of_package(one) if is_by_length(s.op) else widths.dim(one)
             return one if dim is None else divided(one, dim, self.ranks)
 
         return replace(s, inputs=tuple(map(of, s.inputs)), outputs=tuple(map(of, s.outputs)))
@@ -367,6 +367,11 @@ class _Widths:
         if len(shape) == 3 and any(shape[0] % heads == 0 for heads in self.all_heads):
             return 0
         return None
+
+    def by_length(self, one: Operand) -> int | None:
+        """The same of attention by length: heads stand before their width, or before the rows of their sums."""
+        at = len(one.shape) - 2
+        return at if at >= 0 and one.shape[at] in self.all_heads else None
 
     def _shared(self, size: int) -> bool:
         """Whether so many features are those of a linear, or the keys or values of one that makes queries too."""

@@ -120,11 +120,6 @@ def _notes(seen: Seen) -> tuple[str, ...]:
         )
     if seen.attention.causal is False:
         notes.append("Attention sees all tokens here, or those that a mask leaves; in a scenario it is causal.")
-    if any("_fused_adam" in name for name in _updates(seen)):
-        notes.append(
-            "Adam's update is one fused kernel here; in a scenario of eager PyTorch it is several, which move"
-            " more bytes, so its optimizer takes longer."
-        )
     return tuple(notes)
 
 
@@ -133,6 +128,7 @@ def _training(seen: Seen) -> dict[str, Proposed]:
     found = {"training.seq_len": sure(a.length, f"queries of {shape_of(seen)}")}
     found["training.precision"] = _precision(seen)
     found["training.optimizer"] = _optimizer(seen)
+    found["training.optimizer_kernel"] = _optimizer_kernel(seen)
     kind = "flash" if "flash_attn" in a.how else "eager" if "softmax" in a.how else "sdpa"
     found["training.attention"] = sure(kind, a.how)
     found["training.compile"] = (
@@ -217,6 +213,24 @@ def _optimizer(seen: Seen) -> Proposed:
     if names:
         return guess("sgd", f"{names.most_common(1)[0][0]} and no second moments")
     return guess("adamw", "no optimizer runs in the step")
+
+
+def _optimizer_kernel(seen: Seen) -> Proposed:
+    """Which of PyTorch's kernels update the parameters; the one that it takes by itself is the default."""
+    usual = "for-loop" if seen.ops.chip == catalog.THIS_CPU else "foreach"
+    names = _updates(seen)
+    for word, kernel in KERNELS.items():
+        if found := next((name for name in names if name.startswith(word)), ""):
+            return sure("default" if kernel == usual else kernel, found)
+    return guess("default", "no update of PyTorch's is seen")
+
+
+KERNELS = {
+    "_fused_": "fused", "_foreach_addcdiv": "foreach", "addcdiv": "for-loop", "_foreach_add": "foreach",
+    "add_": "for-loop",
+}  # fmt: skip
+"""Kernels of PyTorch's optimizers by how an op of theirs begins, the first that is there: counters of steps and
+clipping are op by op over all tensors too, whichever update runs."""
 
 
 def _plan(seen: Seen) -> dict[str, Proposed]:

@@ -19,8 +19,6 @@ Row = Mapping[str, Any]
 
 MIB = 2**20
 MODE_PARTS = {"forward": WORK_PHASES[:1], "forward-backward": WORK_PHASES[:2], "step": WORK_PHASES}
-FOREACH = ("default", "foreach")
-"""Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
 
 
 def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
@@ -38,8 +36,6 @@ def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
         calibration = without_autograd(scenario.cluster.chip, calibration)
     one = estimated(scenario, calibration)
     found = {f"{part}_s": part_s(one, part, wait=not graph) for part in parts}
-    if Phase.OPTIMIZER in parts and row.get("optimizer_kernel") not in FOREACH:
-        return {name: found[name] for name in ("forward_s", "backward_s")}
     found["step_s"] = sum(found.values())
     if not graph and mode != "forward":
         found["peak_bytes"] = _peak_bytes(row, place, mode)
@@ -117,6 +113,7 @@ def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None
         "attention": word(row, "attention"),
         "compile": bool(row.get("compile")),
         "optimizer": word(row, "optimizer", "adamw"),
+        "optimizer_kernel": word(row, "optimizer_kernel", "default"),
     }
     return place.scenario(model, plan, training)
 

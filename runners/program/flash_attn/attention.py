@@ -23,7 +23,11 @@ REMEDY = "Make cu_seqlens of whole numbers of the host, or import a profile, who
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How attention is asked for; ``starts``: where sequences begin, of queries and keys, where they are packed."""
+    """How attention is asked for; ``starts``: where sequences begin, of queries and keys, where they are packed.
+
+    ``third``: of FlashAttention-3, which draws nothing and keeps no state of a generator, fills up no heads, and has
+    one op for sequences apart and packed.
+    """
 
     causal: bool
     dropout: float
@@ -31,6 +35,13 @@ class Form:
     probabilities: bool
     starts: tuple[Any, Any] | None = None
     longest: tuple[Any, Any] = (0, 0)
+    third: bool = False
+
+    def op(self, direction: str) -> str:
+        """What profiles call the op."""
+        if self.third:
+            return f"flash_attn_3::_flash_attn_{direction}"
+        return f"flash_attn::_flash_attn_{'varlen_' if self.starts is not None else ''}{direction}"
 
 
 def effective_length(square: float, tokens: int) -> int:
@@ -88,7 +99,7 @@ def _parts(given: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
 def forward(launch: Launch, form: Form, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
     """Launch the forward; return output, logarithms of the sums, probabilities and the state of the generator."""
     if q.dtype not in (torch.float16, torch.bfloat16) or not q.dtype == k.dtype == v.dtype:
-        raise TypeError(f"flash_attn takes fp16 and bf16 alone: it was given {q.dtype}, {k.dtype} and {v.dtype}")
+        raise TypeError(f"FlashAttention takes fp16 and bf16 alone: it was given {q.dtype}, {k.dtype} and {v.dtype}")
     if q.shape[-1] > WIDEST or q.shape[-2] % k.shape[-2]:
         message = f"heads are at most {WIDEST} wide, those of queries a multiple of those of keys"
         raise ValueError(f"flash_attn: {message}: it was given {tuple(q.shape)} and {tuple(k.shape)}")
@@ -104,9 +115,8 @@ def forward(launch: Launch, form: Form, q: torch.Tensor, k: torch.Tensor, v: tor
             batch = form.starts[0].numel() - 1 if form.starts is not None else q.shape[0]
             shape = (batch, heads, *(-(-int(one) // ROUNDED_TO) * ROUNDED_TO for one in lengths))
         chances = q.new_empty(shape)
-        state = q.new_empty((2,), dtype=torch.int64)
-        op = f"flash_attn::_flash_attn_{'varlen_' if form.starts is not None else ''}forward"
-        launch(op, (q, k, v), (out, sums), **_how(launch, form, q, k))
+        state = q.new_empty((2 * (not form.third),), dtype=torch.int64)
+        launch(form.op("forward"), (q, k, v), (out, sums), **_how(launch, form, q, k))
     return [out, sums, chances, state]
 
 
@@ -115,8 +125,7 @@ def backward(
 ) -> None:
     """Launch the backward, which writes the gradients of queries, keys and values."""
     q, k, v, out, sums = map(lain, saved)
-    op = f"flash_attn::_flash_attn_{'varlen_' if form.starts is not None else ''}backward"
-    launch(op, (lain(gradient), q, k, v, out, sums), into, **_how(launch, form, q, k))
+    launch(form.op("backward"), (lain(gradient), q, k, v, out, sums), into, **_how(launch, form, q, k))
 
 
 class _Attention(torch.autograd.Function):
@@ -127,13 +136,17 @@ class _Attention(torch.autograd.Function):
         q, k, v = _parts(given)
         wide = q.shape[-1]
         if wide % 8:
+            if form.third:
+                raise ValueError(f"FlashAttention-3: heads are as wide as a multiple of 8: it was given {wide}")
             q, k, v = (functional.pad(one, [0, -wide % 8]) for one in (q, k, v))
         out, sums, chances, state = forward(launch, form, q, k, v)
         ctx.save_for_backward(q, k, v, out, sums, state, *(form.starts or ()))
         ctx.launch, ctx.form = launch, form
         ctx.shapes = [one.shape for one in given]
         out = out[..., :wide]
-        return (out, sums, chances) if form.probabilities else out
+        if form.probabilities:
+            return (out, sums) if form.third else (out, sums, chances)
+        return out
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *_: Any) -> Any:

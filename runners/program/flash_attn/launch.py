@@ -12,8 +12,13 @@ from runners.program.recording import Recording
 from runners.program.tensors import is_on_device
 
 STATED = "flash_attn is not installed here: what stands for it records the kernels that it would launch"
+STATED_THIRD = STATED.replace("flash_attn", "FlashAttention-3 (flash_attn_interface)", 1)
 REMEDY = (
     "The package is not installed; of it there are attention, padding, rotary embedding, layer norm and cross entropy:"
+    " choose one of these, or torch's own in its place."
+)
+REMEDY_THIRD = (
+    "The package is not installed; of it there are flash_attn_func and its forms of packed tensors and sequences:"
     " choose one of these, or torch's own in its place."
 )
 
@@ -31,7 +36,7 @@ class Launch:
         given, made = ([one for one in some if one is not None] for some in (reads, writes))
         if not all(map(is_on_device, given)):
             raise TypeError(f"{op} takes tensors on the GPU alone")
-        self.recording.assume(STATED)
+        self.recording.assume(STATED_THIRD if op.startswith("flash_attn_3::") else STATED)
         self.recording.dispatches += 1
         self.recording.record("kernel", op, given, made, tuple(how.items()))
 
@@ -43,5 +48,8 @@ def lain(tensor: torch.Tensor) -> torch.Tensor:
 
 def lacking(name: str) -> InputProblems:
     """Return the error for what the stand-in does not do."""
-    problem = Problem(field=name, message="is not among what stands for flash_attn", remedy=REMEDY)
+    package = name.partition(".")[0]
+    third = package in ("flash_attn_interface", "flash_attn_3")
+    message = f"is not among what stands for {package if third else 'flash_attn'}"
+    problem = Problem(field=name, message=message, remedy=REMEDY_THIRD if third else REMEDY)
     return InputProblems([problem])

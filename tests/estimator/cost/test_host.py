@@ -111,9 +111,6 @@ def test_what_dtensor_takes_apart_costs_by_where_it_stands():
     assert taken_apart_s("forward", 4, e, compiled=False) == taken_apart_s("backward", 4, e, compiled=False) == 4
     assert taken_apart_s("optimizer", 4, e, compiled=False) == 1, "no module lays out what it takes"
     assert taken_apart_s("forward", 4, e, compiled=True) == 0, "the compiler did"
-    cold = replace(e, host_dtensor_cold_factor=2.0)
-    assert taken_apart_s("forward", 4, cold, compiled=False) == 8, "in a step it has not run since the layer before"
-    assert taken_apart_s("optimizer", 4, cold, compiled=False) == 1, "an optimizer is one loop"
 
 
 def test_modules_and_gradients_tell_what_a_host_takes_for_a_step_where_its_ops_alone_do_not():
@@ -147,7 +144,6 @@ def test_runtimes_of_pytorch_cost_what_python_does_for_their_modules_products_an
     eager = Training(seq_len=1, global_batch=1)
     megatron = Training(seq_len=1, global_batch=1, framework="megatron")
     assert split_products_s(eager, 2, 7, e) == 21
-    assert split_products_s(eager, 2, 7, replace(e, host_dtensor_cold_factor=2.0)) == 42
     assert split_products_s(eager, 1, 7, e) == split_products_s(megatron, 8, 7, e) == 0
     assert sharded_modules_s(eager, "fsdp", 2, 3, e) == (15, 21)
     for training, sharding, ranks in ((eager, "ddp", 2), (eager, "fsdp", 1), (megatron, "zero3", 8)):

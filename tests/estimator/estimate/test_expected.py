@@ -12,7 +12,7 @@ import pytest
 
 from app.importers import import_file
 from estimator.estimate.expected import OF_A_CPU, expected, own_prediction
-from estimator.estimate.own_timeline import ran
+from estimator.estimate.own_timeline import own_step
 from estimator.scenario import catalog
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
 from estimator.scenario.problems import InputProblems
@@ -71,12 +71,12 @@ def test_the_step_its_ops_and_its_timeline_are_of_one_prediction(ranks):
     """Chips of a node that is busy are slower: in each view, or none adds up to the step."""
     ops = replace(listed("h200/trace-short-1.trace.json.gz"), world_size=ranks)
     found = expected(ops)
-    step_s, all_of_it = ran(ops)
-    assert step_s == found.estimate.step_time_s
+    laid = own_step(ops)
+    assert laid.total_s == found.estimate.step_time_s
     for category in ("matmul", "attention"):
         shown_s = math.fsum(op.predicted_s for op in found.ops if op.category == category)
         assert shown_s == pytest.approx(math.fsum(op.seconds for op in found.estimate.ops if op.category == category))
-        drawn_s = math.fsum(one.end_s - one.start_s for one in all_of_it if one.kind == category)
+        drawn_s = math.fsum(one.end_s - one.start_s for one in laid.ran if one.kind == category)
         assert shown_s == pytest.approx(drawn_s)
 
 

@@ -9,12 +9,14 @@ import pytest
 from estimator.estimate import expected, what_if
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
+from estimator.estimate.of_op_list import estimate_op_list
 from estimator.estimate.recorded import phases_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage
 from estimator.scenario.problems import InputProblems
 from tests.estimator.estimate.lists import GPT2, LLAMA, predicted
+from tests.estimator.examples import cluster
 
 B, H, S, D = 2, 16, 512, 64
 
@@ -72,6 +74,35 @@ def test_eager_attention_becomes_one_kernel_each_way():
     assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
 
 
+def test_written_out_attention_of_a_cpu_becomes_its_own_kernel_and_gains():
+    """A layer of 4 heads of 64 over 4 x 256 tokens on one core of an EPYC: 15.1 ms written out, 13.0 fused."""
+    q, scores = Operand(shape=(16, 256, 64), dtype="float32"), Operand(shape=(16, 256, 256), dtype="float32")
+    across, mask = replace(q, shape=(16, 64, 256)), Operand(shape=(1, 1, 256, 256), dtype="bool")
+    square = replace(scores, shape=(4, 4, 256, 256))
+    made = [
+        ("forward", "bmm", (q, across), scores), ("forward", "div", (square,), square),
+        ("forward", "masked_fill", (square, mask), square), ("forward", "_softmax", (square,), square),
+        ("forward", "clone", (q,), q), ("forward", "bmm", (scores, q), q),
+        ("backward", "bmm", (scores, q), q), ("backward", "bmm", (q, across), scores),
+        ("backward", "_softmax_backward_data", (square, square), square),
+        ("backward", "masked_fill", (square, mask), square), ("backward", "div", (square,), square),
+        ("backward", "bmm", (across, scores), across), ("backward", "bmm", (scores, q), q),
+    ]  # fmt: skip
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    core = {"kind": "cpu", "efficiency": "cpu", "fp32_flops_per_s": 104e9, "memory_bytes_per_s": 21e9,
+            "l2_bytes": 2.0**25, "compute_units": 1, "clock_hz": 2.6e9, "name": "cpu"}  # fmt: skip
+    cpu = replace(catalog.chip("h200-sxm"), **core)
+    found = OpList(source="profile", program="p", chip="cpu", calls=calls, signatures=signatures)
+    changed = what_if.with_fused_attention(found)
+    kernel = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert [changed.of(call).op for call in changed.calls] == [kernel, f"{kernel}_backward"]
+    before, after = (estimate_op_list(one, replace(cluster(), chip=cpu)) for one in (found, changed))
+    assert before.step_time_s == pytest.approx(15.1e-3, rel=0.1)
+    assert after.step_time_s == pytest.approx(13.0e-3, rel=0.1)
+    assert after.step_time_s < before.step_time_s
+
+
 @pytest.mark.parametrize(
     ("mask", "causal"),
     [((S, S), True), ((B, 1, S, S), True), ((1, H, S, S), False), ((B, 1, 1, S), False)],
@@ -111,6 +142,31 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     changed = what_if.CHANGES[name].of(GPT2)
     assert predicted(changed).step_time_s > 0
     assert catalog.chip("h200-sxm").name == changed.chip
+
+
+def test_a_vocabulary_is_filled_up_where_its_rows_are_odd():
+    words, tokens, hidden = 50_257, 8192, 768
+    table = Operand(shape=(words, hidden), dtype="float32")
+    narrow, across = (
+        Operand(shape=shape, strides=strides, dtype="bfloat16")
+        for shape, strides in (((words, hidden), None), ((hidden, words), (1, hidden)))
+    )
+    x, logits = Operand(shape=(tokens, hidden), dtype="bfloat16"), Operand(shape=(tokens, words), dtype="bfloat16")
+    made = [
+        ("forward", "embedding", (table, Operand(shape=(tokens,), dtype="int64")), replace(x, dtype="float32")),
+        ("forward", "mm", (x, across), logits),
+        ("backward", "mm", (logits, narrow), x),
+    ]
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    found = OpList(source="trace", program="p", chip="h100-sxm", calls=calls, signatures=signatures)
+    assert "filled-vocabulary" in {one.key for one in expected.what_if(found, ()).offered}
+    changed = what_if.with_vocabulary_filled_up(found)
+    assert [s.inputs[1].shape for s in changed.signatures[1:]] == [(hidden, 50_304), (50_304, hidden)]
+    assert changed.signatures[1].inputs[1].strides == (1, hidden)
+    assert changed.assumptions[-1].startswith("Vocabularies are taken filled up (50,257 as 50,304)")
+    assert predicted(changed).breakdown_s["matmul"] < 0.5 * predicted(found).breakdown_s["matmul"]
+    assert what_if.with_vocabulary_filled_up(changed) is changed, "nothing is left to fill up"
 
 
 def test_tf32_is_asked_of_fp32_products_and_the_precision_of_products_is_told():

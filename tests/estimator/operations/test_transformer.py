@@ -236,6 +236,18 @@ def test_the_embedding_gradient_touches_the_whole_table():
     assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
 
 
+def test_a_compiler_copies_what_an_odd_vocabulary_multiplies_into_whole_rows():
+    one = {"framework": "pytorch-compile", "precision": "bf16-amp", "seq_len": 128}
+    odd, even = (network(rank_sizes(scenario({**GPT, "vocab": vocab}, **one))).head for vocab in (1001, 1008))
+    assert {op.fetched for op in odd if op.kind == "gemm"} == {WHOLE}
+    copied = [op for op in odd if "padding" in op.name]
+    assert [(op.phase, op.bytes) for op in copied] == [("forward", 4 * 1001 * 256), ("backward", 4 * 1001 * 128)]
+    assert not [op for op in even if "padding" in op.name]
+    blocks_alone = scenario({**GPT, "vocab": 1001}, **{**one, "framework": "torchtitan"}, compile=True)
+    ops = network(rank_sizes(blocks_alone)).head
+    assert {op.fetched for op in ops if op.kind == "gemm"} == {1}
+
+
 @pytest.mark.parametrize(("vocab", "fetched"), [(50_257, 1), (30_522, 2), (50_260, 4), (50_264, WHOLE), (1024, WHOLE)])
 def test_odd_vocabularies_are_not_aligned(vocab, fetched):
     ops = network(rank_sizes(scenario({**LLAMA, "vocab": vocab}))).head

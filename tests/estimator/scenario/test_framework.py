@@ -26,6 +26,7 @@ SCENARIOS = [
     scenario(LLAMA, plan={"pp": 2}, global_batch=4),
     scenario(LLAMA, plan={"pp": 2, "dp": 2, "sharding": "fsdp"}, global_batch=8),
     scenario(LLAMA, plan={"recompute": "selective"}, global_batch=4),
+    scenario({**LLAMA, "vocab": 10_001}, compile=True),
 ]
 TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
 

@@ -7,12 +7,14 @@ import pytest
 
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work
+from estimator.cost.host import DTENSOR_NORM_KERNELS
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
 from tests.estimator.examples import flawless
 
 E = flawless()
-HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0)
+ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
+HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0, **ALIKE)
 EAGER = Training(seq_len=1, global_batch=1)
 WORK = Work(
     products=0.0,
@@ -41,6 +43,43 @@ def test_recomputed_kernels_are_launched_like_forward_and_belong_to_backward():
     assert (found.host_forward_s, found.host_backward_s) == (1.0, 2.0 + 7 * 2.0)
 
 
+def test_plain_pytorch_goes_through_views_as_through_kernels():
+    host = replace(HOST, host_forward_dispatches_per_kernel=2.0, host_backward_dispatches_per_kernel=4.0)
+    views = {"forward": 5.0, "recomputed": 6.0, "input": 1.0, "weight": 4.0}
+    found = part_of(replace(WORK, views=views), [], EAGER, host)
+    assert found.host_forward_s == (1 + 5) / 2 * 1.0
+    assert found.host_backward_s == (2 + 6) / 2 * 1.0 + (7 + 5) / 4 * 2.0
+    assert found.launches_forward == 1.0, "no kernel of the device"
+    for other in (replace(EAGER, framework="megatron"), replace(EAGER, framework="pytorch-compile")):
+        assert part_of(replace(WORK, views=views), [], other, host) == part_of(WORK, [], other, host)
+
+
+def test_products_of_sizes_that_a_router_chose_keep_the_host_longer():
+    new = replace(WORK, new_s={"forward": 7.0, "backward": 9.0})
+    found, plain = (part_of(work, [], EAGER, HOST) for work in (new, WORK))
+    assert found.host_forward_s == plain.host_forward_s + 7.0
+    assert found.host_backward_s == plain.host_backward_s + 9.0
+    megatron = replace(EAGER, framework="megatron")
+    assert part_of(new, [], megatron, HOST) == part_of(WORK, [], megatron, HOST)
+
+
+def test_a_host_that_waits_for_a_router_has_no_lead():
+    work = replace(WORK, expert_calls=12.0, expert_s=3.0)
+    loop, grouped = (replace(EAGER, experts=way) for way in ("loop", "grouped"))
+    read = part_of(work, [], loop, HOST)
+    assert (read.reads, read.read_host_s, read.read_device_s) == (1.0, 12.0, 3.0)
+    assert part_of(work, [], grouped, HOST).reads == 0.0, "its host need not know how many rows there are"
+    sent = replace(message("forward", count=2.0, host=2.0), axis="ep")
+    away = part_of(work, [sent], grouped, HOST)
+    assert away.reads == 1.0
+    priced = with_messages(away, [PricedMessage(message=sent, ranks=2, seconds=9.0, exposed_s=4.0)])
+    assert priced.read_device_s == 3.0 + 4.0
+    # The device, which takes 15 in all, waits 12 − 3 for the experts whatever it did before, and the host 12.
+    quick = replace(read, host_forward_s=13.0)
+    assert stage_pass(quick, E).wait_forward_s == 9.0
+    assert stage_pass(replace(quick, reads=0.0, read_host_s=0.0, read_device_s=0.0), E).wait_forward_s == 0.0
+
+
 def test_collectives_cost_the_host_as_often_as_they_run():
     found = part_of(WORK, [message("forward", count=3.0, host=4.0), message("backward", count=2.0)], EAGER, HOST)
     # Three blocking collectives wait for the slowest of four ranks; one rank alone waits for nobody.
@@ -62,11 +101,11 @@ def test_norms_of_a_split_sequence_go_through_dtensor():
     host = replace(HOST, host_dtensor_s=6.0)
     scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")
     plain = part_of(WORK, [replace(scatter, kind="all-reduce")], EAGER, host)
-    for training, each in ((EAGER, 6.0 / 3), (replace(EAGER, framework="megatron"), 0.0)):
+    for training, each in ((EAGER, 6.0 / DTENSOR_NORM_KERNELS), (replace(EAGER, framework="megatron"), 0.0)):
         found = part_of(WORK, [scatter], training, host)
         if each:
-            assert found.host_forward_s == plain.host_forward_s + 1 * each
-            assert found.host_backward_s == plain.host_backward_s + 3 * each
+            assert found.host_forward_s == pytest.approx(plain.host_forward_s + 1 * each)
+            assert found.host_backward_s == pytest.approx(plain.host_backward_s + 3 * each)
         else:
             assert found == part_of(WORK, [replace(scatter, kind="all-reduce")], training, host)
 

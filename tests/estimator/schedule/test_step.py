@@ -77,10 +77,13 @@ def device_s(found: Built, kind: StageKind, *phases: str) -> float:
 
 def launches(found: Built, phase: str, *, recomputed: bool = False) -> float:
     return sum(
-        op.launches * n
+        (op.launches + op.views) * n
         for op, n in executions(found, found.setting.kinds[0])
         if op.phase == phase and op.recomputed == recomputed
     )
+
+
+ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
 
 
 def test_one_chip_computes_and_updates():
@@ -233,7 +236,7 @@ def test_sequence_parallel_stages_send_their_share():
 
 def test_the_device_waits_for_the_host():
     one = built(scenario(LLAMA))
-    e = flawless(host_forward_s=1e-2, host_backward_s=2e-2, host_tensor_s=3e-2, host_step_s=4e-2)
+    e = flawless(host_forward_s=1e-2, host_backward_s=2e-2, host_tensor_s=3e-2, host_step_s=4e-2, **ALIKE)
     found = run(e=e)
     forward, backward = launches(one, "forward") * 1e-2, launches(one, "backward") * 2e-2
     assert found.phases_s["forward"] + found.wait_s["forward"] == pytest.approx(forward + 4e-2)
@@ -256,7 +259,7 @@ def test_a_host_that_ran_ahead_walks_over_the_tensors_unseen():
 
 def test_recomputed_kernels_are_launched_like_forward():
     one = built(scenario(LLAMA, plan={"recompute": "full"}))
-    found = run(plan={"recompute": "full"}, e=flawless(host_forward_s=1e-2, host_backward_s=2e-2))
+    found = run(plan={"recompute": "full"}, e=flawless(host_forward_s=1e-2, host_backward_s=2e-2, **ALIKE))
     expected = launches(one, "backward") * 2e-2 + launches(one, "backward", recomputed=True) * 1e-2
     assert found.phases_s["backward"] + found.wait_s["backward"] == pytest.approx(expected)
 
@@ -386,3 +389,22 @@ def test_gaps_between_kernels_are_no_wait_for_the_host():
     without, found = (run(LLAMA, e=one) for one in (replace(e, host_start_s=0.0), e))
     assert without.wait_s["forward"] > 1.0
     assert found.seconds == pytest.approx(without.seconds + 1.0)
+
+
+def test_hosts_of_a_pipeline_that_launch_ahead_hide_its_bubble():
+    late = {"host_forward_s": 1e-2, "host_backward_s": 1e-2, **ALIKE}
+    plan = {"pp": 4, "schedule": "1f1b"}
+    one = scenario(LLAMA, plan=plan, global_batch=8)
+    alone, uneven, ahead = (built(one, flawless(**e)) for e in (late, {**late, "host_spread": 0.5}, {}))
+    assert 0.0 < alone.step.bubble_s < ahead.step.bubble_s, "the last backward goes through all stages"
+    host_s = 8 * max(float(passed.part.host_forward_s + passed.part.host_backward_s) for passed in alone.passes)
+    assert alone.step.seconds - alone.step.bubble_s == pytest.approx(host_s, rel=0.02)
+    # Nobody waits, and the slowest of all four ends the step.
+    assert uneven.step.seconds / alone.step.seconds == pytest.approx(1 + 0.5 * 1.029, rel=0.02)
+
+
+def test_gradients_of_further_micro_batches_are_added_by_kernels_that_the_host_launches():
+    e = flawless(host_forward_s=1e-2, host_backward_s=2e-2, **ALIKE)
+    once, four = (run(global_batch=batch, e=e) for batch in (1, 4))
+    backward = [one.phases_s["backward"] + one.wait_s["backward"] for one in (once, four)]
+    assert backward[1] == pytest.approx(4 * backward[0] + 3 * 39 * 2e-2, rel=1e-4)

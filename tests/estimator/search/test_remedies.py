@@ -9,7 +9,7 @@ from estimator.estimate.estimate import estimate
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text
-from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, remedies
+from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, FieldChange, remedies
 
 SAMPLES = sorted((Path(__file__).parents[3] / "app" / "samples").glob("*.json"))
 CLUSTER = {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 8}
@@ -68,6 +68,19 @@ def test_one_rank_is_not_told_to_shard():
     })  # fmt: skip
     assert found.best
     assert not [change for one in found.best for change in one.changes if change.field == "plan.sharding"]
+
+
+def test_an_odd_vocabulary_is_filled_up_and_one_of_whole_tiles_is_not():
+    one_gpu = {
+        "model": "gpt2", "cluster": {"chip": "h100-sxm", "chips_per_node": 1, "nodes": 1},
+        "training": {"seq_len": 1024, "global_batch": 8, "precision": "bf16-amp"}, "plan": {"micro_batch": 8},
+    }  # fmt: skip
+    (filled,) = (one for one in remedies(one_gpu).best if one.changes[0].field == "model.vocab")
+    assert filled.changes == (FieldChange(field="model.vocab", before=50_257, after=50_304),)
+    there = estimate(scenario_from_json(filled.scenario))
+    assert filled.step_time_s == there.step_time_s < 0.9 * estimate(scenario_from_json(one_gpu)).step_time_s
+    again = remedies(filled.scenario).best
+    assert not [change for one in again for change in one.changes if change.field == "model.vocab"]
 
 
 def test_a_plan_that_does_not_fit_is_told_what_makes_it_fit():

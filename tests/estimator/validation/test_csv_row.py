@@ -322,6 +322,21 @@ def test_notes_name_an_optimizer_and_families_have_their_dropout():
     assert scenario_of_row({**bert, "dropout": "0.2"}).scenario.training.dropout == 0.2
 
 
+@pytest.mark.parametrize(
+    ("cells", "kernel"),
+    [
+        ({"optimizer": "AdamW (fused)"}, "fused"),
+        ({"optimizer": "adamw", "optimizer_kernel": "for-loop"}, "for-loop"),
+        ({"optimizer": "foreach Adam"}, "foreach"),
+        ({"optimizer": "AdamW", "optimizer_kernel": "default"}, "default"),
+        ({}, "default"),
+    ],
+)
+def test_a_row_names_the_kernels_of_its_optimizer(cells, kernel):
+    training = read(**cells).training
+    assert (training.optimizer, training.optimizer_kernel) == ("adamw", kernel)
+
+
 TOLD = "args: --transformer-impl=transformer_engine --deterministic-mode=True"
 
 

@@ -144,6 +144,7 @@ def test_the_optimizers_kernels_can_be_chosen(kernel):
     result = measure_with(optimizer_kernel=kernel)
     fused = any("fused_adamw" in one.name for one in result.kernels)
     assert fused == (kernel == "fused")
+    assert result.scenario["training"]["optimizer_kernel"] == kernel
 
 
 def test_rates_follow_from_the_median_step_and_mfu_needs_the_scenarios_chip():

@@ -21,6 +21,7 @@ from tests.forks import run_forked
         (["a.py", "--world-size", "0"], "--world-size: is below 1. Give the number of ranks, or leave it out"),
         (["a.py", "--world-size", "4", "--rank", "4"], "--rank: is none of the ranks. Give 0 to 3."),
         (["a.py", "--chip", "tpu-v5p"], "runs no CUDA"),
+        (["a.py", "--chip", "cpu"], "--chip: a CPU runs no CUDA. Choose a GPU: a program is traced as one runs it. On"),
         (["a.py", "--chip", "z9000"], "z9000"),
         (["a.py", "--steps", "0"], "--steps: is below 1"),
         (["os:getcwd", "--precision", "fp4"], "precision: 'fp4' is not known"),

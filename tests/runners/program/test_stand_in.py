@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from estimator.scenario.problems import InputProblems
 from runners.program import stand_in
 from runners.program.failures import failure
 from runners.program.flash_attn.attention import REMEDY, Form, effective_length, length_of
-from runners.program.flash_attn.launch import STATED, Launch
+from runners.program.flash_attn.launch import STATED, STATED_THIRD, Launch
 from runners.program.recording import Recording
 from tests.runners.program.conftest import PROGRAMS
 
@@ -89,6 +90,30 @@ def test_shared_heads_are_laid_out_over_ranks_as_torchs_own(traced):
         laid_out(traced(PROGRAMS / "flash_package.py", "--", "package"), four)
 
 
+def test_the_third_version_is_recorded_as_its_own_op_and_priced_as_the_fastest_kernel(traced):
+    found = traced(PROGRAMS / "flash_third.py")
+    assert (found.problems, found.assumptions[:1]) == ((), (STATED_THIRD,))
+    for phase in ("forward", "backward"):
+        calls = [call for call in found.calls if call.phase == phase and "flash_attn_3::" in found.of(call).op]
+        told = {found.modules[call.module]: found.of(call) for call in calls}
+        assert {one.op for one in told.values()} == {f"flash_attn_3::_flash_attn_{phase}"}
+        assert {name: {**one.arguments} for name, one in told.items()} == {
+            "0": {"is_causal": True},
+            "1": {"is_causal": True, "max_seqlen": 512},
+            "2": {"is_causal": True, "window": 127},
+        }
+        apart, packed, _ = (kernels_of(told[name])[0] for name in "012")
+        assert (apart.batch, apart.m, apart.n, apart.k, apart.efficiency) == (16, 1024, 1024, 64, "attention_frac")
+        assert (packed.batch, packed.m, packed.n) == (32, 512, 512)
+    queries, keys = 2 * 1024 * 8 * 64 * 2, 2 * 1024 * 2 * 64 * 2
+    (forward,) = kernels_of(next(s for s in found.signatures if s.op == "flash_attn_3::_flash_attn_forward"))
+    assert forward.bytes == 2 * queries + 2 * keys + 4 * 2 * 8 * 1024
+    split = laid_out(found, laying_of({"tp": 2}, split=["qkv=column", "out=row"]))
+    narrow = [s for call in split.calls if (s := split.of(call)).op == "flash_attn_3::_flash_attn_forward"]
+    assert [s.inputs[1].shape for s in narrow] == [(2, 1024, 1, 64), (2048, 1, 64), (2, 1024, 1, 64)]
+    assert [s.outputs[1].shape for s in narrow] == [(2, 4, 1024), (4, 2048), (2, 4, 1024)]
+
+
 @pytest.mark.parametrize("lengths", [(512,) * 4, (1024,), (100, 300, 624), (1, 1, 2046), (7,) * 99 + (331,), (0, 64)])
 def test_packed_sequences_have_as_many_scores_as_they_have(lengths):
     tokens, square = sum(lengths), sum(one * one for one in lengths)
@@ -146,21 +171,44 @@ def test_norms_rotations_and_the_loss_are_kernels_of_triton(forms):
         ("from flash_attn.ops.fused_dense import FusedDense", "flash_attn.ops.fused_dense"),
         ("from flash_attn.layers.rotary import ApplyRotaryEmb", "flash_attn.layers.rotary.ApplyRotaryEmb"),
         ("import flash_attn\nflash_attn.flash_attn_gpu", "flash_attn.flash_attn_gpu"),
+        ("from flash_attn_interface import flash_attn_combine", "flash_attn_interface.flash_attn_combine"),
+        ("import flash_attn_3.flash_attn_gpu", "flash_attn_3.flash_attn_gpu"),
     ],
 )
 def test_a_name_that_is_not_stood_in_for_says_so(stood_in, line, name):
     with pytest.raises((ImportError, AttributeError)) as raised:
         exec(line, {})  # as a program says it
     said = str(failure("own.py", raised.value, own=True))
-    assert said.startswith(f"{name}: is not among what stands for flash_attn. The package is not installed")
+    package = name.partition(".")[0]
+    assert said.startswith(f"{name}: is not among what stands for {package}. The package is not installed")
 
 
 def test_what_the_stand_in_does_not_do_is_a_problem(stood_in):
     with pytest.raises(InputProblems, match="flash_attn_with_kvcache: is not among what stands for flash_attn"):
         importlib.import_module("flash_attn").flash_attn_with_kvcache()
+    third = importlib.import_module("flash_attn_interface")
+    of_cache = r"flash_attn_interface\.flash_attn_with_kvcache: is not among what stands for flash_attn_interface"
+    with pytest.raises(InputProblems, match=of_cache):
+        third.flash_attn_with_kvcache()
+    with pytest.raises(InputProblems, match="with qv"):
+        third.flash_attn_func(None, None, None, qv=torch.ones(1))
     with pytest.raises(TypeError, match="takes fp16 and bf16 alone"):
         importlib.import_module("flash_attn").flash_attn_func(*(torch.ones(1, 2, 2, 8),) * 3)
     assert importlib.util.find_spec("flash_attn.layers") is None
+
+
+def test_transformers_is_told_of_both_versions_and_takes_the_third_only_where_it_is_named():
+    def absent(*_):
+        return False
+
+    matrix = {one: {"general_availability_check": absent, "pkg_availability_check": absent} for one in (2, 3, 4)}
+    utils = SimpleNamespace(
+        FLASH_ATTENTION_COMPATIBILITY_MATRIX=matrix, is_flash_attn_2_available=absent, is_flash_attn_3_available=absent
+    )
+    stand_in._told(utils)
+    assert [all(check() for check in matrix[one].values()) for one in (2, 3, 4)] == [True, True, False]
+    assert utils.is_flash_attn_2_available()
+    assert not utils.is_flash_attn_3_available()
 
 
 def test_another_package_fails_as_it_did():

@@ -85,6 +85,7 @@ export function createPlan() {
     choiceOf("plan.ddp_mode"),
     switchOf("plan.overlap"),
     menuOf("plan.placement"),
+    menuOf("training.optimizer_kernel"),
   ];
   const all = [...degrees, ...usual, ...folded];
   const of = (/** @type {Control[]} */ some) => some.map(({ element }) => element);

@@ -95,6 +95,57 @@ def test_a_convolution_is_a_product_and_its_backward_two():
     assert depthwise.kind == "kernels"
 
 
+@pytest.mark.parametrize(
+    ("side", "window", "last", "outer", "copies"),
+    [(56, 3, False, True, 3), (56, 1, False, False, 0), (14, 1, False, True, 2), (7, 1, True, True, 0)],
+)
+def test_a_convolutions_weight_gradient_sums_over_pixels_where_channels_come_last(side, window, last, outer, copies):
+    strides = (64 * side * side, 1, 64 * side, 64) if last else None
+    image = tensor(8, 64, side, side, dtype="float32", strides=strides)
+    weight = tensor(64, 64, window, window, dtype="float32")
+    given = {"output_mask": [True, True, False], "tf32": True}
+    ops = kernels_of(Signature(op="aten::convolution_backward", inputs=(image, image, weight), arguments=given))
+    of_input, of_weight = (at for at, op in enumerate(ops) if op.kind == "gemm")
+    assert (ops[of_input].outer, ops[of_weight].outer) == (False, outer)
+    assert len(ops[of_weight + 1 :]) == copies  # a weight of one pixel lies both ways
+
+
+@pytest.mark.parametrize(("images", "dtype", "us"), [(224, "bfloat16", 497.7), (168, "float32", 371.0)])
+def test_turning_images_of_three_channels_takes_what_it_took_on_an_h200(images, dtype, us):
+    image, weight = tensor(images, 3, 224, 224, dtype=dtype), tensor(896, 3, 16, 16, dtype=dtype)
+    out = tensor(images, 896, 14, 14, dtype=dtype)
+    given = {"stride": [16, 16], "tf32": True}
+    _, copied, *_ = kernels_of(
+        Signature(op="aten::convolution", inputs=(image, weight), outputs=(out,), arguments=given)
+    )
+    assert 1e6 * price(copied, CHIP, E).seconds == pytest.approx(us, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shape", "moments_us", "sums_us"),
+    [
+        ((40, 192, 56, 56), 59.2, 64.8),
+        ((40, 576, 56, 56), 157.2, 183.7),
+        ((40, 384, 28, 28), 33.4, 59.9),
+        ((40, 960, 28, 28), 70.2, 144.2),
+        ((40, 192, 28, 28), 17.0, 29.0),
+        ((40, 576, 14, 14), 17.3, 20.3),
+        ((40, 1152, 14, 14), 22.2, 35.5),
+    ],
+)
+def test_group_norms_blocks_take_what_they_took_on_an_h200(shape, moments_us, sums_us):
+    """A profile of a UNet's step in bf16, torch 2.11: kernels of which memory binds none."""
+    image = tensor(*shape)
+    (moments, _), (sums, _, weights) = (
+        kernels_of(Signature(op=f"aten::native_group_norm{way}", inputs=given))
+        for way, given in (("", (image,)), ("_backward", (image, image)))
+    )
+    found = [1e6 * (priced := price(op, CHIP, E)).seconds - 1e6 * priced.launch_s for op in (moments, sums, weights)]
+    assert found[0] == pytest.approx(moments_us, rel=0.15, abs=8)
+    assert found[1] == pytest.approx(sums_us, rel=0.2)
+    assert found[2] == pytest.approx(24, abs=5), "a thread goes over forty images"
+
+
 def test_half_precision_images_are_turned_unless_their_channels_come_last():
     image, weight, out = tensor(8, 64, 56, 56), tensor(64, 64, 3, 3), tensor(8, 64, 56, 56)
     last = tensor(8, 64, 56, 56, strides=(64 * 56 * 56, 1, 64 * 56, 64))

@@ -130,7 +130,7 @@ BOUNDS = {
     ("llm-1", "peak_bytes"): (20, 0.4, 0.1),
     ("memory-1", "peak_bytes"): (48, 1.3, 1),
     ("compiled-cs336-medium-1", "peak_bytes"): (4, 2, 2),
-    ("modes-1", "step_s"): (20, 12, 9),
+    ("modes-1", "step_s"): (24, 7, 6.5),
     ("recompute-1", "step_s"): (6, 3.7, 3.7),
     ("ddp-fp32-2", "step_s"): (8, 5.5, 5.5),
     ("ddp-fp32-4", "step_s"): (8, 6.5, 6.5),

@@ -75,11 +75,13 @@ def test_a_forward_alone_is_not_recorded_and_takes_its_host_less():
     assert grid_row({**on_device, "mode": "forward"}, place())["forward_s"] == grid_row(on_device, place())["forward_s"]
 
 
-def test_a_graph_waits_for_no_host_and_other_kernels_of_the_optimizer_are_left_out():
+def test_a_graph_waits_for_no_host_and_kernels_of_the_optimizer_are_its_own():
     one, found = alone(), grid_row({**STEP, "graph": True}, place())
     assert found["step_s"] == pytest.approx(one.step_time_s - one.phases_s["host_wait"])
     assert "peak_bytes" not in found
-    assert set(grid_row({**STEP, "optimizer_kernel": "fused"}, place())) == {"forward_s", "backward_s"}
+    fused = grid_row({**STEP, "optimizer_kernel": "fused"}, place())
+    assert fused["optimizer_s"] < grid_row(STEP, place())["optimizer_s"]
+    assert fused["step_s"] == pytest.approx(alone(optimizer_kernel="fused").step_time_s)
 
 
 def test_memory_of_a_step_and_of_what_has_no_optimizer():

@@ -44,7 +44,8 @@ class Prediction:
     """What a step should take; ``measured_before``: its result was there when it was predicted.
 
     ``host_pace_s``, ``host_backward_pace_s``: the paces of both threads of the host behind the efficiencies, 0 where
-    they were not noted; ``over_paces_s``: the step at paces so many times that (estimator/estimate/host_pace.py). ``plan``: what a list of one rank was laid out by.
+    they were not noted; ``over_paces_s``: the step at paces so many times that (estimator/estimate/host_pace.py).
+    ``plan``: what a list of one rank was laid out by.
     """
 
     name: str

@@ -36,7 +36,7 @@ def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.
 
     ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones; ``own_s``,
     ``backward_s``: of the program's thread and autograd's, calibrated, 0 where not noted. None where neither is known
-    on both sides. The mean: a step passes through the speeds of its host as its paces do, and either thread tells of it.
+    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them.
     """
     found = []
     for thread, calibrated_s in (("host", own_s), ("host_backward", backward_s)):

@@ -171,7 +171,7 @@ def unknown(user: User) -> None:
     user.reads(page.locator("#ab .side-a"), "its own ops")
     user.reads(page.locator("#explore .whose"), "Proposed from the shapes of unknown, not confirmed")
     user.reads(page.locator("#explore .panel"), r"2 layers · 2 048 wide · GQA 32/8 · vocabulary 128 256")
-    user.reads(page.locator("#proposal header"), r"30 fields sure, 2 guessed")
+    user.reads(page.locator("#proposal header"), r"31 fields sure, 2 guessed")
     user.press(page.locator("#explore .whose").get_by_role("button", name="Confirm"))
     user.reads(page.locator("#proposal"), "This profile is of unknown · 2 × H200 SXM 141 GB · dp 2")
     user.reads(page.locator("#step-time header"), r"A → B [+−][\d.]+ ms inside the 80 % interval of A")

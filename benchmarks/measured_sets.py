@@ -69,6 +69,8 @@ BUNDLED = {
     "h200 of another host, two GPUs": [OTHER_HOST / "2"],
     "h200 of another host, two GPUs, by its probes": [OTHER_HOST / "2", OTHER_HOST / "probes.json"],
     **_OF_THIRD,
+    "h200 of a fourth host, four GPUs": [PACED / "4_other"],
+    f"h200 of a fourth host, four GPUs, by the third's probes {AT_ITS_PACE}": [PACED / "4_other", *FOUR_RANKS],
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
 

@@ -133,11 +133,13 @@ def estimate(
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
     kind = kind_of(scenario, timing.one.host_share, probed=probes_host(e, scenario.cluster.chip))
-    low, high = (seconds, seconds)
+    low, high, most_bytes = seconds, seconds, 0.0
     if interval and not e.lower_bound:
         low, high = interval_s(rank, setting, int(timing.critical_stage), e)
         if (other := uneven(scenario)) is not None:
-            later_s = max(float(assembled(other, calibration).timing.seconds) - seconds, 0.0)
+            full = assembled(other, calibration)
+            later_s = max(float(full.timing.seconds) - seconds, 0.0)
+            most_bytes = max(stage.peak_bytes for stage in stage_memories(full.setting, e))
             high = seconds + math.hypot(high - seconds, later_s)
         low, high = widened(seconds, (low, high), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
@@ -156,7 +158,7 @@ def estimate(
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
-        interval_bytes=memory_interval(fullest.peak_bytes, memory_kind),
+        interval_bytes=memory_interval(fullest.peak_bytes, memory_kind, most_bytes),
         out_of_memory_frac=out_of_memory_frac(
             reserved, capacity, memory_kind, allocator_range(scenario, fullest.moment, e)
         ),

@@ -86,10 +86,10 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     return quadrature(seconds)
 
 
-UNEVEN = 1.2
+UNEVEN = 1.3
 """Tokens of the fullest rank's experts over the mean, up to which an interval reaches where none is stated.
 
-Assumed: what balances routers leaves single experts uneven, of which a rank holds several."""
+Counted layer by layer in steps of untrained models with eight experts: 1.06 to 1.11 on two ranks, 1.29 on four."""
 
 
 def uneven(scenario: Scenario) -> Scenario | None:

@@ -157,10 +157,11 @@ def peak_width(peak_bytes: float, kind: str, known: MemoryResidual | None = None
     return float(known.words.get(kind, 1.0) * known.spread * (max(peak_bytes, 1.0) / 1e9) ** -known.power)
 
 
-def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
-    """The 80 % interval of a peak."""
+def memory_interval(peak_bytes: float, kind: str, most_bytes: float = 0.0) -> tuple[float, float]:
+    """The 80 % interval of a peak, which may be as high as ``most_bytes`` by what the scenario leaves unsaid."""
     far = peak_width(peak_bytes, kind)
-    return peak_bytes * math.exp(-far), peak_bytes * math.exp(far)
+    above = math.hypot(far, math.log(max(most_bytes, peak_bytes) / peak_bytes)) if peak_bytes > 0 else far
+    return peak_bytes * math.exp(-far), peak_bytes * math.exp(above)
 
 
 def allocator_range(scenario: Scenario, moment: str, e: Efficiencies) -> Range | None:

@@ -96,8 +96,14 @@ def test_a_disturbed_measurement_shows_its_fastest_step_and_no_error(open_page, 
         }"""
     )
     expect(panel.get_by_role("button", name="Measure this CPU again")).to_have_count(0)
-    button.click()
-    expect(page.get_by_role("button", name="Measuring this CPU again")).to_be_disabled()
+    measuring = page.get_by_role("button", name="Measuring this CPU again")
+    for _ in range(300):  # it is not begun beside a run of this machine, and other tests run some
+        with page.expect_response("**/api/this-cpu"):
+            button.click()
+        if button.is_hidden():
+            break
+        page.wait_for_timeout(200)
+    expect(measuring).to_be_disabled()
     # what was predicted for another chip than the server has by now is said to be of before where somebody is typing,
     # and shown anew at once where this page asked for it
     page.locator("#chips").focus()

@@ -84,7 +84,7 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     page.keyboard.press("Escape")
     expect(page.locator("#own-ops .sub")).not_to_contain_text("of attention")
     proposal = page.locator("#proposal")
-    expect(proposal).to_contain_text("30 fields sure")
+    expect(proposal).to_contain_text("31 fields sure")
     expect(proposal.locator("tr", has_text="hidden")).to_contain_text("2048")
     proposal.get_by_role("button", name="Confirm").click()
     expect(proposal).to_contain_text("This profile is of")

@@ -91,7 +91,7 @@ def test_every_plan_has_an_interval_around_its_estimate(plan):
     assert 0 < low < found.step_time_s < high
 
 
-def test_experts_whose_imbalance_is_not_stated_may_be_later_never_earlier():
+def test_experts_whose_imbalance_is_not_stated_may_be_later_and_fuller_never_less():
     mixtral = {
         "model": "mixtral-8x7b",
         "cluster": {"chip": "h200-sxm", "chips_per_node": 8},
@@ -106,9 +106,10 @@ def test_experts_whose_imbalance_is_not_stated_may_be_later_never_earlier():
             "plan": mixtral["plan"] | (plan or {}),
         }
         one = estimate(scenario_from_json(document))
-        return [end / one.step_time_s for end in one.interval_s]
+        peaks = [end / one.memory.peak_bytes for end in one.memory.interval_bytes]
+        return [end / one.step_time_s for end in one.interval_s], peaks
 
-    unstated, stated = ends(), ends({"expert_imbalance": 1.0000001})
-    assert unstated[0] == pytest.approx(stated[0], abs=1e-4)
-    assert unstated[1] > 1.01 * stated[1]
+    for unstated, stated in zip(ends(), ends({"expert_imbalance": 1.0000001}), strict=True):  # of time, of memory
+        assert unstated[0] == pytest.approx(stated[0], abs=1e-4)
+        assert unstated[1] > 1.01 * stated[1]
     assert uneven(scenario_from_json({**mixtral, "plan": {"dp": 8}})) is None, "every rank has all experts"

@@ -41,8 +41,8 @@ class Work:
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
     those of them that backward runs once more. ``norm_launches``: kernels of norms among the launches, by phase.
     ``views``: ops of the host that launch nothing, by direction; ``new_s``: what the host takes longer in a pass for
-    products whose rows a router chose. ``expert_calls``, ``expert_s``: what of forward's launches and views, and of its
-    seconds, experts are, for whose rows the host may have to wait.
+    products whose rows a router chose. ``expert_calls``, ``experts_s``: what of forward's launches and views, and
+    of its seconds by component, experts are, for whose rows the host may have to wait.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -54,7 +54,7 @@ class Work:
     views: Mapping[str, Number] = field(default_factory=dict)
     new_s: Mapping[str, Number] = field(default_factory=dict)
     expert_calls: Number = 0.0
-    expert_s: Number = 0.0
+    experts_s: Sequence[Number] = (0.0,) * len(COMPONENTS)
 
 
 def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
@@ -68,7 +68,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     views: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     new: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     expert_calls: Number = 0.0
-    expert_s: Number = 0.0
+    experts: list[Number] = [0.0] * len(COMPONENTS)
     for one in priced:
         op = one.op
         direction = _direction(op)
@@ -86,11 +86,11 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         if not isinstance(op.alike, float) or op.alike:
             rows = op.k if op.weight else op.m
             new[op.phase] += new_products_s(op.launches * op.count, op.alike, rows, e)
-        if direction == "forward" and op.name.startswith("expert "):
+        if _of_experts(op):
             expert_calls += (op.launches + op.views) * op.count
-            expert_s += one.seconds * op.count
+            experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, views=views, new_s=new, expert_calls=expert_calls, expert_s=expert_s)  # fmt: skip
+                products_again=again, views=views, new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:
@@ -119,10 +119,14 @@ def at_factor(one: Priced, factor: Number, e: Efficiencies) -> Priced:
 def _products_in_step(work: Work, e: Efficiencies) -> Work:
     priced = tuple(at_factor(one, e.gemm_in_step_factor, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
+    experts = list(work.experts_s)
     for before, after in zip(work.priced, priced, strict=True):
         if after is not before:
-            seconds[_direction(after.op)][PRODUCTS] += (after.seconds - before.seconds) * after.op.count
-    return replace(work, seconds=seconds, priced=priced)
+            more_s = (after.seconds - before.seconds) * after.op.count
+            seconds[_direction(after.op)][PRODUCTS] += more_s
+            if _of_experts(after.op):
+                experts[PRODUCTS] += more_s
+    return replace(work, seconds=seconds, priced=priced, experts_s=experts)
 
 
 def attention_s(work: Work) -> dict[str, Number]:
@@ -149,6 +153,11 @@ def products_s(work: Work) -> dict[str, Number]:
         "forward": seconds["forward"][PRODUCTS],
         "backward": seconds["input"][PRODUCTS] + seconds["weight"][PRODUCTS],
     }
+
+
+def _of_experts(op: Op) -> bool:
+    """Whether it waits in forward for what a router chose."""
+    return op.phase == "forward" and op.name.startswith("expert ")
 
 
 def _direction(op: Op) -> str:

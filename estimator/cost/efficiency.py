@@ -232,6 +232,12 @@ def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
     return under_power_limit(efficiencies(chip.efficiency), chip.power_limit_frac)
 
 
+def probes_host(e: Efficiencies, chip: Chip) -> bool:
+    """Whether it is a calibration that has timed launches of its own host, not of its device alone."""
+    shipped = efficiencies(chip.efficiency).ranges["host_launch_s"]
+    return bool(e.device) and e.ranges["host_launch_s"].source != shipped.source
+
+
 def without_autograd(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
     """Those of this chip for a forward that autograd does not record: each op takes the host less.
 

@@ -42,7 +42,8 @@ def plain_eager(training: Training) -> bool:
 def launching_s(training: Training, phase: str, launches: Number, views: Number, e: Efficiencies) -> Number:
     """Host time of so many kernels and of ``views``, ops that launch nothing, in a pass.
 
-    Plain PyTorch goes through both alike: what a kernel takes stands for those that a Llama's has around it.
+    Plain PyTorch goes through both alike: what ``launch_s`` says of a kernel is of it and of the views that a Llama has
+    beside each, in all as many ops as ``host_forward_dispatches_per_kernel`` (and ``_backward_``) says.
     """
     each = launch_s(training, phase, e)
     if not plain_eager(training):
@@ -150,13 +151,24 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
 
 def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors: Number, e: Efficiencies) -> Number:
     """Host time before an optimizer's first kernel: it walks over all tensors, longer where each is a DTensor."""
-    each: Number = e.host_tensor_s
-    if training.traits.dtensor:
-        dtensors = tp > 1
-        if sharding in GATHERED:
-            dtensors = dtensors | (ranks > 1)
-        each = each + where(dtensors, e.host_sharded_tensor_s, 0.0)
-    return tensors * each
+    return tensors * (e.host_tensor_s + _of_dtensors_s(training, sharding, ranks, tp, e.host_sharded_tensor_s))
+
+
+def one_by_one_s(
+    training: Training, sharding: str, ranks: Number, tp: Number, launches: Number, e: Efficiencies
+) -> Number:
+    """Host time of an update of one tensor after another, whose ops DTensor takes apart where a tensor is one."""
+    return launches * (e.host_tensor_s + _of_dtensors_s(training, sharding, ranks, tp, e.host_dtensor_op_s))
+
+
+def _of_dtensors_s(training: Training, sharding: str, ranks: Number, tp: Number, each_s: float) -> Number:
+    """``each_s`` where a rank's parameters are DTensors, else 0."""
+    if not training.traits.dtensor:
+        return 0.0
+    dtensors = tp > 1
+    if sharding in GATHERED:
+        dtensors = dtensors | (ranks > 1)
+    return where(dtensors, each_s, 0.0)
 
 
 def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Number, Number]:

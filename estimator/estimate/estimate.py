@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Calibrated
+from estimator.cost.efficiency import Calibrated, probes_host
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s, uneven
@@ -132,7 +132,7 @@ def estimate(
     given, found = scenario, assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    kind = kind_of(scenario, timing.one.host_share, probed=bool(e.device))
+    kind = kind_of(scenario, timing.one.host_share, probed=probes_host(e, scenario.cluster.chip))
     low, high, most_bytes = seconds, seconds, 0.0
     if interval and not e.lower_bound:
         low, high = interval_s(rank, setting, int(timing.critical_stage), e)

@@ -19,7 +19,8 @@ FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
 
 MOST_SLOWER = 2.0
-"""A pace that is lower still was of a thread that was interrupted in the two milliseconds in which it was read."""
+"""Seconds over the calibrated ones that a pace counts at most: a thread that takes longer was interrupted in the two
+milliseconds in which its pace was read."""
 
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 

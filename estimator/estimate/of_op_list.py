@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 
-from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, probes_host
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
@@ -84,7 +84,7 @@ def estimate_op_list(
     priced, queue, spent = one.priced, one.queue, one.spent
     seconds = float(queue.seconds[0])
     waits = sum(spent.waits_s.values()) / max(seconds, 1e-30)
-    kind = kind_of_program(chip.name, max(found.world_size, 1), waits, probed=bool(e.device))
+    kind = kind_of_program(chip.name, max(found.world_size, 1), waits, probed=probes_host(e, chip))
     low, high = (seconds, seconds)
     if interval and seconds > 0:
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)

@@ -24,8 +24,8 @@ PROBED = "host probed"
 WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
-``PROBED``: it is predicted by a calibration of its own device and host. ``UNMET``: no source has measured its chip, or
-one alone."""
+``PROBED``: it is predicted by a calibration for which launches of its own host were timed. ``UNMET``: no source has
+measured its chip, or one alone."""
 UNRUN = "framework not run"
 MEMORY_WORDS = (UNRUN,)
 """What the width of a peak follows: whether the runners run its framework, whose tensors are then known one by one; of
@@ -96,7 +96,8 @@ def residuals() -> Residuals:
 def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> str:
     """Name the kind of a step: where it runs and who shares it, and which of ``WORDS`` are true of it.
 
-    ``host_share``: host over device time of a micro-batch; ``probed``: efficiencies are a calibration's.
+    ``host_share``: host over device time of a micro-batch; ``probed``: as ``probes_host`` of
+    ``estimator.cost.efficiency`` says.
     """
     plan, training = scenario.plan, scenario.training
     if training.traits.published.recipes:

@@ -81,6 +81,8 @@ FUSED_VIEWS = {"forward": 11.0, "backward": 14.0}
 """Ops around fused attention that launch nothing: heads apart and turned, the causal mask's, and back."""
 EAGER_VIEWS = {"forward": 9.5, "backward": 6.25}
 """The same for each of eager attention's products, two forward and four backward: expanded, turned, flattened."""
+NORM_VIEWS = 2.0, 8.0
+"""The same around the norms of queries and keys together, forward and backward: in the shape of heads and back."""
 
 
 def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
@@ -349,8 +351,11 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     if model.qk_norm:
         norms = elementwise.rms_norm(d, n.compute, d.head_dim)
         forward, backward = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in norms)
-        ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches, views=2.0),
-                    replace(backward, launches=2 * backward.launches, views=8.0))  # fmt: skip
+        forward, backward = (
+            replace(one, launches=2 * one.launches, views=views)
+            for one, views in zip((forward, backward), NORM_VIEWS, strict=True)
+        )
+        ops += pair("q, k norm", layer, d.tokens * pairs, forward, backward)
     if model.position == "rope":
         turned = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in elementwise.rope(d))
         forward, backward = turned

@@ -36,9 +36,10 @@ def reached(places: Number, copies: int, reachable_frac: float = 1.0) -> Number:
 
 
 VIEWS_OF_KERNEL = 0.93
-"""Ops that launch nothing that the host takes as long as, beside each kernel of routing and of experts, at least: as a
-Llama's kernels have them. Routing has few views, but sorts, top-k and exchanges, which take the host up to ten times a
-plain op (argsort 0.2 ms, repeat_interleave 0.28, an all-to-all with autograd 0.21, a product 0.018; profiled, H200)."""
+"""Views that each kernel of routing and of experts counts for at least, by what the host takes for it: as many as a
+Llama's kernels have (``host_forward_dispatches_per_kernel`` less the kernel). Routing has few, but sorts, top-k and
+exchanges, which take the host up to ten times a plain op (argsort 0.2 ms, repeat_interleave 0.28, an all-to-all with
+autograd 0.21, a product 0.018; profiled, H200)."""
 
 
 def expert_part(d: RankSizes, layer: str) -> list[Op]:

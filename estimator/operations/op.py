@@ -61,10 +61,11 @@ class Op:
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
     stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor. ``views``: ops
-    around it that the host goes through and that launch nothing. ``alike``: how many products of a step have its shape,
-    whose rows a router chooses anew each time; else 0. ``tails``: how much longer than those of most of its kernels a
-    launch's chunks are, and so its end. ``held``: of the streamed bytes those that are gone over again before the next
-    tensor, and bytes of one tensor's set: where that fits a CPU's cache they are found there.
+    around it that the host goes through and that launch nothing, counted on the runners' models. ``alike``: how many
+    products of a micro-batch have its shape, on all stages, whose rows a router chooses anew each time; else 0.
+    ``tails``: how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
+    streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
+    a CPU's cache they are found there.
     """
 
     name: str

@@ -111,7 +111,7 @@ def part_of(
         reads=reads,
         read_host_s=reads
         * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),
-        read_device_s=reads * work.expert_s,
+        read_device_s=0.0 if isinstance(reads, float) and not reads else reads * _scaled(work.experts_s, scale),
     )
 
 
@@ -166,9 +166,17 @@ def _sums(work: Work, scale: Scale | None) -> tuple[list[Number], list[Number]]:
     return list(table @ scale), list(table[:, PRODUCTS_AND_ATTENTION] @ scale[list(PRODUCTS_AND_ATTENTION)])
 
 
+def _scaled(column: Sequence[Number], scale: Scale | None) -> Number:
+    """Return the seconds of all components together."""
+    return sum(column) if scale is None else np.array(column, dtype=float) @ scale
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
-    """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host."""
+    """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host.
+
+    ``filled_s``: how much shorter the wait in backward is by kernels that add gradients of micro-batches.
+    """
 
     part: Part
     wait_forward_s: Number
@@ -176,6 +184,7 @@ class Pass:
     lead_s: Number
     transfer_forward_s: Number = 0.0
     transfer_backward_s: Number = 0.0
+    filled_s: Number = 0.0
 
     @property
     def backward_s(self) -> Number:
@@ -212,16 +221,10 @@ class Pass:
     @property
     def window_backward_s(self) -> Number:
         """Time in backward beside which something else may run."""
-        return self.backward_s + self.wait_backward_s
-
-    def late_s(self, e: Efficiencies) -> Number:
-        """What its device waits for the host, but for the gaps between kernels."""
-        part = self.part
-        gaps = (part.launches_forward + part.launches_backward) * e.kernel_gap_s
-        return self.wait_forward_s + self.wait_backward_s - gaps
+        return self.backward_s + self.wait_backward_s + self.filled_s
 
     def times_ahead(self, e: Efficiencies) -> StageTimes:
-        """What a schedule moves around where no host is late."""
+        """What a schedule moves around where no host is late: ``times`` with no wait but the gaps between kernels."""
         part, times = self.part, self.times
         forward_s, backward_s = part.launches_forward * e.kernel_gap_s, part.launches_backward * e.kernel_gap_s
         return replace(
@@ -241,32 +244,38 @@ class Pass:
         )
 
 
-def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0, in_a_row: Number = 1.0) -> Pass:
+def stage_pass(
+    part: Part, e: Efficiencies, *, offload_s: Number = 0.0, in_a_row: Number = 1.0, added_s: Number = 0.0
+) -> Pass:
     """Put host and device of a stage side by side.
 
     The device waits where the host launches more slowly than it works, and a gap at every launch. Of ``in_a_row``
     micro-batches, between which the host waits for nothing, all but the first begin with the lead that backward of the
     one before has left; waits are the mean of all. ``offload_s``: moving the kept activations to host memory (and back
-    in backward) takes that long; what compute cannot hide shows.
+    in backward) takes that long; what compute cannot hide shows. ``added_s``: device time of kernels in backward
+    that are no part of a pass, as they add gradients of micro-batches; the host launches them among the others.
     """
     gap_forward = part.launches_forward * e.kernel_gap_s
     gap_backward = part.launches_backward * e.kernel_gap_s
     backward_s = part.input_s + part.weight_s
     waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
-    # Where it waits for a router, the host has no lead: the device waits for the experts, whatever it did before.
-    waited = maximum(waited, part.read_host_s - part.read_device_s)
+    # Behind a router the host has no lead: the device waits for the experts, whatever either did before. Only what the
+    # host gained behind the last router is left for backward.
+    read_s = maximum(part.read_host_s - part.read_device_s, 0.0)
+    late = maximum(waited, read_s)
     lead = lead / maximum(part.reads, 1.0)
-    wait_forward = waited + gap_forward
-    late = waited
-    waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
+    device_s = backward_s + part.inline_backward_s + gap_backward
+    waits_s, _ = phase_wait_s(device_s, part.host_backward_s, lead)
+    waited, lead = phase_wait_s(device_s + added_s, part.host_backward_s, lead)
     wait_backward = waited + gap_backward
-    wait_forward = wait_forward - minimum(late, lead) * (in_a_row - 1.0) / in_a_row
+    wait_forward = late + gap_forward - minimum(late - read_s, lead) * (in_a_row - 1.0) / in_a_row
     stays = isinstance(offload_s, float) and offload_s == 0.0
     return Pass(
         part=part,
         wait_forward_s=wait_forward,
         wait_backward_s=wait_backward,
         lead_s=lead,
+        filled_s=waits_s - waited,
         transfer_forward_s=0.0 if stays else maximum(offload_s - part.forward_s - wait_forward, 0.0),
         transfer_backward_s=0.0 if stays else maximum(offload_s - backward_s - wait_backward, 0.0),
     )

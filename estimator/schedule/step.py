@@ -17,6 +17,7 @@ from estimator.cost.host import (
     between_steps_s,
     host_update_s,
     launching_s,
+    one_by_one_s,
     phase_wait_s,
     plain_eager,
     put_off_products_s,
@@ -37,7 +38,7 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
-from estimator.schedule.micro_batch import Part, Pass, StageTimes, slowest, stage_pass, total
+from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
 from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight
 
 
@@ -150,8 +151,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
     if any(op.apart for op in once) and not policy.offload_optimizer:
-        # Tensor after tensor, the host launches while the device works, as behind the device as it is slower.
-        walk, _ = phase_wait_s(updated_s + gaps, launched * e.host_tensor_s, passes[0].lead_s)
+        # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
+        launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
+        walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
     part = one.part
     # The start of a step is in what its first micro-batch waits for the host, beside gaps at launches.
     gap_s = e.kernel_gap_s * part.launches_forward
@@ -183,12 +185,18 @@ def once_per_step(setting: Setting, kind: StageKind) -> tuple[list[Op], list[Op]
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
-    kept = dense * policy.dense.gradients + expert * policy.expert.gradients
     count = tensors + expert_tensors
     return (
         optimizer(shard.training, shard.widths, owned, count, multi_tensor=policy.multi_tensor),
-        gradient_accumulation(shard.training, shard.widths, kept, count),
+        _accumulation(setting, kind),
     )
+
+
+def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
+    dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    policy, shard = setting.policy, setting.shard
+    kept = dense * policy.dense.gradients + expert * policy.expert.gradients
+    return gradient_accumulation(shard.training, shard.widths, kept, tensors + expert_tensors)
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
@@ -204,19 +212,21 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(found)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
-    if setting.training.traits.accumulates:
+    added_s: Number = 0.0
+    for op in _accumulation(setting, kind):
         # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.
-        _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
-        added = (tensors + expert_tensors) * (setting.micro_batches - 1) / setting.micro_batches
-        backward_s = backward_s + launching_s(setting.training, "backward", added, 0.0, e)
+        often = (setting.micro_batches - 1) / setting.micro_batches
+        backward_s = backward_s + launching_s(setting.training, "backward", often * op.launches, 0.0, e)
+        added_s = added_s + often * _seconds([op], setting.cluster, e)
     backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, part.products, e)
     slowest = slowest_rank(setting.training, setting.cluster.chips / _waiting_stages(setting), e)
     part = replace(
         part,
         host_forward_s=slowest * (part.host_forward_s + forward_s),
         host_backward_s=slowest * (part.host_backward_s + backward_s),
+        read_host_s=slowest * part.read_host_s,
     )
-    return stage_pass(part, e, offload_s=moved, in_a_row=micro_batches_in_a_row(setting))
+    return stage_pass(part, e, offload_s=moved, in_a_row=micro_batches_in_a_row(setting), added_s=added_s)
 
 
 def _waiting_stages(setting: Setting) -> Number:
@@ -254,16 +264,25 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
         setting.virtual_stages, send_s,
     )  # fmt: skip
     if ahead:
-        # A host that is late for every micro-batch is no later for those that its device waits for. The last backward
-        # of the last stage is launched when all hosts are done, and goes through the devices of all before it.
-        _, one = slowest(passes)
-        last = times[1].input_s + (0.0 if setting.plan.schedule in PUT_OFF else times[1].weight_s)
-        drain_s = minimum((setting.stages - 1.0) * last / setting.virtual_stages, found.idle_s)
-        found = replace(found, idle_s=maximum(found.idle_s - setting.micro_batches * one.late_s(e), drain_s))
+        # The step ends with its devices, were no host late, or with the slowest host: its micro-batches, and the last
+        # backward of the last stage, launched when all hosts are done, on the devices of all stages before it.
+        late_s = setting.micro_batches * (
+            _slowest_s(setting, [one.times for one in passes]) - _slowest_s(setting, times)
+        )
+        first_s, middle_s = (
+            one.input_s + (0.0 if setting.plan.schedule in PUT_OFF else one.weight_s) for one in times[:2]
+        )
+        drain_s = maximum(first_s + (setting.stages - 2.0) * middle_s, 0.0) / setting.virtual_stages
+        found = replace(found, idle_s=maximum(found.idle_s - late_s, minimum(drain_s, found.idle_s)))
     if setting.plan.pp_overlap:
         # Nothing runs beside the messages that fill and drain the pipeline.
         found = replace(found, send_s=minimum(found.send_s, 2.0 * (setting.stages - 1) * send_s))
     return found, send_s
+
+
+def _slowest_s(setting: Setting, times: Sequence[StageTimes]) -> Number:
+    first, middle, last = times
+    return Stages(first=first, middle=middle, last=last, count=setting.stages).slowest_s
 
 
 def pipeline_bubble(

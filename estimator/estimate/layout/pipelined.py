@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import p2p_s
-from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, probes_host
 from estimator.cost.price import price
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
@@ -157,7 +157,7 @@ def estimate_pipelined(
     seconds = step.seconds
     one_s = _first(seconds)
     waits = sum(step.waits_s.values()) / max(one_s, 1e-30)
-    kind = kind_of_program(chip.name, ranks, waits, probed=bool(e.device))
+    kind = kind_of_program(chip.name, ranks, waits, probed=probes_host(e, chip))
     low, high = (one_s, one_s)
     if interval and one_s > 0:
         low, high = widened(one_s, quadrature(seconds), kind)

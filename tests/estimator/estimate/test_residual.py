@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from estimator.cost.efficiency import Range
+from estimator.cost.efficiency import Range, efficiencies, probes_host
 from estimator.estimate.estimate import estimate
 from estimator.estimate.residual import (
     PROBED,
@@ -53,6 +54,24 @@ def test_a_program_is_judged_by_its_chip_its_ranks_and_its_waiting_for_the_host(
     assert kind_of_program("h100-sxm", 1, 0.05) == "one device, host near"
     assert kind_of_program("h100-sxm", 4, 0.5) == "sharded, host binds"
     assert kind_of_program("nobody's", 1, 0.0, probed=True) == f"one device, {PROBED}, {UNMET}"
+
+
+def test_a_host_is_probed_where_its_launches_were_timed_and_not_its_device_alone():
+    one = scenario_from_json(
+        {
+            "model": "llama3-8b",
+            "cluster": {"chip": "h100-sxm", "chips_per_node": 1},
+            "plan": {},
+            "training": {"seq_len": 2048, "global_batch": 8},
+        }
+    )
+    family = efficiencies(one.cluster.chip.efficiency)
+    device = replace(family, device="h100-sxm")
+    launch = Range(value=9e-6, low=7e-6, high=1e-5, unit="s", source="probes: 3 differences of bare launches")
+    host = replace(device, ranges={**family.ranges, "host_launch_s": launch})
+    assert [probes_host(e, one.cluster.chip) for e in (family, device, host)] == [False, False, True]
+    kinds = [estimate(one, e, explained=False).kind for e in (device, host)]
+    assert [PROBED in kind for kind in kinds] == [False, True]
 
 
 def test_what_is_known_makes_sense_and_says_where_it_is_from():

@@ -64,7 +64,7 @@ def test_products_of_sizes_that_a_router_chose_keep_the_host_longer():
 
 
 def test_a_host_that_waits_for_a_router_has_no_lead():
-    work = replace(WORK, expert_calls=12.0, expert_s=3.0)
+    work = replace(WORK, expert_calls=12.0, experts_s=[1.0, 0.0, 0.0, 0.0, 2.0])
     loop, grouped = (replace(EAGER, experts=way) for way in ("loop", "grouped"))
     read = part_of(work, [], loop, HOST)
     assert (read.reads, read.read_host_s, read.read_device_s) == (1.0, 12.0, 3.0)
@@ -78,6 +78,28 @@ def test_a_host_that_waits_for_a_router_has_no_lead():
     quick = replace(read, host_forward_s=13.0)
     assert stage_pass(quick, E).wait_forward_s == 9.0
     assert stage_pass(replace(quick, reads=0.0, read_host_s=0.0, read_device_s=0.0), E).wait_forward_s == 0.0
+    # Nor has it one of the micro-batch before, however far it had run ahead of that one's backward.
+    many = [stage_pass(quick, E, in_a_row=often) for often in (1.0, 4.0)]
+    assert many[1].lead_s > 9.0
+    assert many[1].wait_forward_s == many[0].wait_forward_s
+    # A start without a lead is the first micro-batch's alone.
+    assert stage_pass(replace(quick, host_forward_s=26.0), E, in_a_row=4.0).wait_forward_s == 9.0 + 2.0 / 4
+
+
+def test_experts_take_the_device_what_a_variant_says_of_their_components():
+    work = replace(WORK, expert_calls=12.0, experts_s=[1.0, 0.0, 0.0, 0.0, 2.0])
+    scale = np.array([[1.0, 3.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 0.5]])
+    found = part_of(work, [], replace(EAGER, experts="loop"), HOST, scale)
+    assert found.read_device_s.tolist() == [3.0, 4.0]
+
+
+def test_kernels_that_add_gradients_run_while_the_host_is_late():
+    part = Part(forward_s=1.0, input_s=2.0, host_forward_s=1.0, host_backward_s=9.0)
+    alone, beside = (stage_pass(part, E, added_s=added_s) for added_s in (0.0, 4.0))
+    assert (alone.wait_backward_s, beside.wait_backward_s) == (7.0, 3.0)
+    assert alone.window_backward_s == beside.window_backward_s == 9.0, "exchanges hide beside both"
+    ahead = stage_pass(part, E, added_s=20.0)
+    assert (ahead.lead_s, ahead.window_backward_s) == (2.0 + 20.0 - 9.0, 9.0)
 
 
 def test_collectives_cost_the_host_as_often_as_they_run():

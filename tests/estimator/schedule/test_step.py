@@ -408,3 +408,36 @@ def test_gradients_of_further_micro_batches_are_added_by_kernels_that_the_host_l
     once, four = (run(global_batch=batch, e=e) for batch in (1, 4))
     backward = [one.phases_s["backward"] + one.wait_s["backward"] for one in (once, four)]
     assert backward[1] == pytest.approx(4 * backward[0] + 3 * 39 * 2e-2, rel=1e-4)
+
+
+def test_gradients_are_added_while_the_device_would_wait_for_its_host():
+    late = {"host_forward_s": 1e-2, "host_backward_s": 2e-2, **ALIKE}
+    slow, quick = (built(scenario(LLAMA, global_batch=4), flawless(memory_frac=frac, **late)) for frac in (0.01, 1.0))
+    added_s = slow.step.accumulation_s - quick.step.accumulation_s
+    passes_s = [one.step.seconds - one.step.optimizer_s - one.step.wait_optimizer_s for one in (slow, quick)]
+    assert passes_s[0] == pytest.approx(passes_s[1], abs=0.01 * added_s), "as long as the host launches"
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_late_host_makes_no_pipeline_faster(stages, schedule):
+    plan = {"pp": stages, "schedule": schedule}
+    # The last stage has a block less and a head, whose few products take long: it has the slowest device, not the host.
+    model = {**LLAMA, "layers": 7, "vocab": 2**15}
+    one = scenario(model, plan=plan, global_batch=8)
+    never = built(one, flawless(**ALIKE)).step.seconds
+    each_s = [never * 10 ** (power / 8) for power in range(-48, -16)]
+    steps = [built(one, flawless(host_forward_s=s, host_backward_s=s, **ALIKE)).step.seconds for s in each_s]
+    assert steps == sorted(steps)
+    assert steps[0] >= never * (1 - 1e-12)
+    assert steps[-1] > 1.5 * never
+
+
+def test_an_update_tensor_by_tensor_is_taken_apart_by_dtensor():
+    each = {"host_tensor_s": 1e-3, "host_dtensor_op_s": 2e-3, "host_sharded_tensor_s": 0.0}
+    found = {
+        sharding: run(plan={"dp": 2, "sharding": sharding}, e=flawless(**each), optimizer_kernel="for-loop")
+        for sharding in ("ddp", "fsdp")
+    }
+    waits = {sharding: one.phases_s["optimizer"] + one.wait_s["optimizer"] for sharding, one in found.items()}
+    assert waits["fsdp"] == pytest.approx(3 * waits["ddp"], rel=1e-2)

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,7 +16,9 @@ from benchmarks.causes import causes
 from benchmarks.measured_sets import BUNDLED, REFERENCE, Scored, cases, measured_peak_bytes, read, sets
 from benchmarks.residuals import by_chance, by_source, fitted, held_out
 from estimator.estimate.residual import STRUCTURE, UNMET, UNRUN, peak_width, residuals, width
+from estimator.validation.accuracy import accuracy
 from runners.job import read_measurement
+from tests.javascript import call_each
 
 
 def one(time: float | None, memory: float | None = None, *, covered: bool = True, kind: str = "one device") -> Scored:
@@ -215,3 +218,25 @@ def test_causes_part_a_sets_error_by_what_binds_and_pair_the_days():
         "between 1 and 1.21 lies 1.1"
     )
     assert not any(cells[:2] == ("h200 steps", "the device") for cells in told), "measured on one day alone"
+
+
+def test_every_set_has_a_label_of_its_own_in_the_chart_of_intervals():
+    drawn = [one for one in json.loads(msgspec.json.encode(accuracy().sets)) if one["held_out"] is not None]
+    given = {"sets": drawn, "asked_frac": 0.8, "chosen": "", "colour": True}
+    figures_of = call_each(
+        "figures/accuracy", "coverageFigure", [[{**given, "narrow": narrow}] for narrow in (False, True)]
+    )
+    for figure in figures_of:
+        axis = figure["layout"]["yaxis"]
+        names = [label.replace("<br>", " ").replace("- ", "-").replace("_ ", "_") for label in axis["ticktext"]]
+        assert names == [one["name"] for one in drawn], "nothing is cut"
+        assert axis["tickvals"] == sorted(axis["tickvals"], reverse=True)
+        assert axis["range"][0] < axis["tickvals"][-1] < axis["tickvals"][0] < axis["range"][1]
+
+
+def test_words_of_a_kind_that_nobody_calls_so_are_said():
+    says = call_each(
+        "glossary", "wordsOfKind", [["sharded, host near, chip not met"], ["x, by its probes at its pace"], ["sharded"]]
+    )
+    assert [len(one.splitlines()) for one in says] == [2, 2, 0]
+    assert says[0].startswith("Host near: ")

@@ -48,10 +48,7 @@ function reason(path, scenario, cause) {
 }
 
 /** @param {CoupledChange} change */
-export const changeText = ({ from, to, why }) => `${from} → ${to}, as ${why}.`;
+export const changeText = ({ path, called, from, to, why }) => `${called ?? name(path)} ${from} → ${to}, as ${why}.`;
 
 /** What followed, in one line for a place that does not show the fields. @param {CoupledChange[]} changes */
-export const alsoChanged = (changes) =>
-  changes.length
-    ? `Also changed: ${changes.map((one) => `${one.called ?? name(one.path)} ${changeText(one)}`).join(" ")}`
-    : "";
+export const alsoChanged = (changes) => (changes.length ? `Also changed: ${changes.map(changeText).join(" ")}` : "");

@@ -141,6 +141,32 @@ const TERMS = [
   },
 ];
 
+/** What is said of a step's kind, or of a set of steps, in How right predictions are. @type {Term[]} */
+const OF_KINDS = [
+  {
+    name: "host near",
+    says: "The host takes two fifths of the device's time of a micro-batch or more: on a slower host it would bind.",
+  },
+  { name: "host binds", says: "The host takes longer to launch a micro-batch than the device to run it." },
+  {
+    name: "host probed",
+    says: "Predicted by a calibration for which launches of the step's own host were timed.",
+  },
+  { name: "chip not met", says: "No source of measurements, or one alone, has measured the step's chip." },
+  {
+    name: "by its probes",
+    also: ["by the third's probes"],
+    says: "Predicted by a calibration of nothing but probes of that host, which hold none of the steps.",
+  },
+  { name: "at its pace", says: "The host is taken at the pace that was noted just before each step." },
+];
+
+/** What words in the name of a kind or a set of steps say; "" where none needs it. @param {string} text */
+export const wordsOfKind = (text) =>
+  OF_KINDS.filter(({ name, also = [] }) => [name, ...also].some((word) => text.includes(word)))
+    .map(({ name, says }) => `${name[0].toUpperCase()}${name.slice(1)}: ${says}`)
+    .join("\n");
+
 /**
  * All terms: those of the page, and the names of the catalogue that say something, under the labels that they have;
  * names that say the same are one.
@@ -154,7 +180,7 @@ export function termsWith(...names) {
     if (before) before.also = [...(before.also ?? []), label];
     else if (says) found.set(says, { name: label, says, formula, source });
   }
-  return [...TERMS, ...found.values()];
+  return [...TERMS, ...OF_KINDS, ...found.values()];
 }
 
 /** Axes that the page names by their letters alone. @param {{key: string, label: string}[]} axes @returns {Named[]} */

@@ -22,7 +22,6 @@ const WORDS = {
   flash1: "flash 1",
   "fp16-amp": "fp16 amp",
   "bf16-amp": "bf16 amp",
-  default: "usual",
   grouped: "grouped products",
   loop: "one after another",
 };

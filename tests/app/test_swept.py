@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -50,6 +51,18 @@ def test_rows_say_what_each_value_takes_or_why_it_cannot_be():
     assert marks == ["circle" if row["now"] else "circle-open" if row["fits"] else "x-thin-open" for row in shown]
     assert len(figure["table"]["rows"]) == len(lengths), "what is refused stands in the table, too"
     assert dict(figure["legend"])["bad"] == "× does not fit"
+
+
+def test_names_beside_one_another_have_room():
+    document = {**LLAMA, "training": {**LLAMA["training"], "optimizer": "adamw"}}
+    _, rows = swept("training.optimizer", document)
+    given = {"rows": rows, "label": "Optimizer", "colour": True, "narrow": False}
+    (figure,) = call_each("figures/sweep", "sweep", [[given]])
+    names = figure["layout"]["xaxis"]["ticktext"]
+    assert [name.replace("<br>", "") for name in names] == [row["words"] for row in rows if row["step_s"]]
+    widths = [max(map(len, name.split("<br>"))) for name in names]
+    room = 42 / len(names)  # letters: a third of a page of 1440 holds some 45
+    assert all(one + other <= 2 * room for one, other in pairwise(widths)), names
 
 
 def test_every_field_that_can_be_swept_has_a_label_before_any_control_is_made():

@@ -138,7 +138,7 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(visit):
     chips.fill("8")
     chips.press("Enter")
     expect(_box(page, "plan.micro_batch")).to_have_value("2")
-    said = "Adapted: 4 → 2, as it has to divide the 2 sequences of each rank."
+    said = "Adapted: micro batch 4 → 2, as it has to divide the 2 sequences of each rank."
     expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_have_text(said)
     expect(page.locator(".field:has(#chips) + .problem")).to_contain_text("Also changed: micro batch 4 → 2")
     settled(page)

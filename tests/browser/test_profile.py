@@ -10,7 +10,17 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import headline, marked, query, settled, side, turn, wait_for_causes, wait_for_figures
+from tests.browser.looking import (
+    bring_into_view,
+    headline,
+    marked,
+    query,
+    settled,
+    side,
+    turn,
+    wait_for_causes,
+    wait_for_figures,
+)
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -136,6 +146,8 @@ def test_the_controls_say_whose_scenario_they_move_while_a_profile_s_own_is_not_
     page.locator("#model").select_option("llama3-8b")
     expect(whose).to_contain_text("which is neither A nor B")
     expect(whose).to_contain_text("These controls move Llama 3 8B")
+    bring_into_view(page, "#layers")
+    expect(page.locator("#layers header .sub")).to_contain_text("of A, the program's own ops; one rank")
     expect(
         page.locator("#proposal").get_by_role("button", name="It ran the plan that the controls show")
     ).to_be_visible()

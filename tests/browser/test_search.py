@@ -30,6 +30,11 @@ for then, now in {"llama3-8b": "llama3-70b", "nodes=1": "nodes=4", "dp=8": "dp=3
     LARGE = LARGE.replace(then, now)
 COUNTS = "#search-status .counts"
 ROWS = "#best-plans tr.opens"
+_GROUPS = """() => [...document.querySelectorAll("#best-plans tr")].reduce((found, row) => {
+  if (row.classList.contains("group")) found.push([row.textContent.trim(), 0]);
+  else if (found.length && row.classList.contains("opens")) found.at(-1)[1] += 1;
+  return found;
+}, [])"""
 
 
 def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
@@ -40,6 +45,10 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
     rows = page.locator(ROWS)
     expect(rows.first).to_be_visible()
     settled(page)  # what a search still finds replaces the rows, and a click between two of them is none
+    # a group has as many rows as its head says; what is behind it is not of it
+    groups = page.evaluate(_GROUPS)
+    assert groups
+    assert all(int(head.split()[0]) == count for head, count in groups if head[0].isdigit()), groups
     found = rows.nth(0).locator("td").nth(2).inner_text()
     rows.nth(0).get_by_role("button").click()
     expect_view(page, "explore")

@@ -1,7 +1,7 @@
 /** How right predictions are: measured steps beside their predictions and intervals, and how many each interval holds. */
 import { change, plural, quantity, scaleFor } from "../format.js";
 import { escaped, hoverText, layout, logTicks, SERIES, UNNAMED, words } from "./base.js";
-import { shortened } from "./tableSeries.js";
+import { inLines } from "./tableSeries.js";
 
 /**
  * @typedef {{n: number, mape: number, median: number, p90: number, bias: number | null}} Errors  in percent
@@ -129,21 +129,10 @@ export function accuracyFigure({ points, by, colour, narrow }) {
   };
 }
 
-/** Letters of a line of a set's name, and how high its lines are; a narrow page has no room for them in one. */
-const NAMES = { narrow: { letters: 19, lines: 3, row: 46 }, wide: { letters: 46, lines: 1, row: 19 } };
-
-/** A name in lines, broken between words; what none has room for ends in dots. @param {string} name @param {number} letters @param {number} most */
-function inLines(name, letters, most) {
-  /** @type {string[]} */
-  const lines = [];
-  for (const word of name.split(/(?<=[\s,;_/-])/)) {
-    const last = lines.at(-1);
-    if (last !== undefined && (last + word).trimEnd().length <= letters) lines[lines.length - 1] = last + word;
-    else lines.push(word);
-  }
-  const fit = lines.slice(0, most).map((line) => shortened(line.trimEnd(), letters));
-  return lines.length > most ? [...fit.slice(0, -1), `${fit[most - 1].slice(0, letters - 1)}…`] : fit;
-}
+/** Letters of a line of a set's name, and the most lines: names that differ in their last words alone are told apart. */
+const NAMES = { narrow: { letters: 20, lines: 5 }, wide: { letters: 46, lines: 2 } };
+const LINE_PX = 14;
+const BETWEEN_PX = 5;
 
 /**
  * Of each set, the share of measured times that intervals hold, fitted with it and without its source.
@@ -153,12 +142,19 @@ function inLines(name, letters, most) {
  */
 export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
   const known = sets.filter((one) => one.held_out !== null && one.time);
-  const { letters, lines, row } = narrow ? NAMES.narrow : NAMES.wide;
-  const label = (/** @type {AccuracySet} */ one) => {
-    const short = inLines(one.name, letters, lines).map(escaped).join("<br>");
-    return one.name === chosen ? `<b>${short}</b>` : short;
-  };
-  const places = known.map((_, at) => known.length - at);
+  const { letters, lines } = narrow ? NAMES.narrow : NAMES.wide;
+  const names = known.map((one) => inLines(one.name, letters, lines));
+  const labels = names.map((its, at) => {
+    const text = its.map(escaped).join("<br>");
+    return known[at].name === chosen ? `<b>${text}</b>` : text;
+  });
+  // each set has the height of its name
+  let below_px = 0;
+  const places = names
+    .map((its) => LINE_PX * its.length + BETWEEN_PX)
+    .reverse()
+    .map((row_px) => (below_px += row_px) - row_px / 2)
+    .reverse();
   const [from, to] = [-AROUND, AROUND].map((off) => Math.round(100 * asked_frac) + off);
   const dots = (/** @type {"covered" | "held_out"} */ what, /** @type {string} */ name, /** @type {any} */ marker) => ({
     type: "scatter",
@@ -182,10 +178,10 @@ export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
       dots("held_out", "of a source not known", { size: 9, color: colour("accent") }),
     ],
     layout: layout(colour, {
-      height: Math.max(narrow ? 300 : 400, 60 + row * known.length),
+      height: Math.max(narrow ? 300 : 400, 52 + below_px),
       margin: { l: narrow ? 138 : 276, r: 14, t: 10, b: 42 },
       xaxis: { range: [-3, 103], title: { text: "measured times inside, %" }, tickvals: [0, 20, 40, 60, 80, 100] },
-      yaxis: { range: [0.3, known.length + 0.7], tickvals: places, ticktext: known.map(label), showgrid: false },
+      yaxis: { range: [0, below_px], tickvals: places, ticktext: labels, showgrid: false },
       shapes: [
         { type: "rect", xref: "x", yref: "paper", x0: from, x1: to, y0: 0, y1: 1, layer: "below",
           fillcolor: colour("line"), line: { width: 0 } }, // prettier-ignore

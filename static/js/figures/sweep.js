@@ -2,15 +2,18 @@
 import { bytes, percent, scaleFor, seconds, short } from "../format.js";
 import { sweptTable } from "../sweptRows.js";
 import { escaped, hoverText, layout, logTicks } from "./base.js";
-import { isNumber, wide } from "./tableSeries.js";
+import { inLines, isNumber, wide } from "./tableSeries.js";
 
 /** @typedef {import("../sweptRows.js").Swept} Swept */
 
 export const HEIGHT_PX = 196;
 const NARROW_HEIGHT_PX = 430;
 const GAP = 0.075;
-/** Names along one of three axes. */
+/** Names along one of three axes, letters that have room beside one another there, and lines of a name. */
 const MOST_NAMES = 6;
+const ROOM_LETTERS = 42;
+const MOST_LINES = 3;
+const LINE_PX = 13;
 
 /** @param {Swept} row */
 const told = (row) =>
@@ -63,10 +66,18 @@ export function sweep({ rows, label, colour, narrow }) {
   const places = shown.map((_, at) => at);
   const every = Math.ceil(shown.length / MOST_NAMES);
   const named = places.filter((at) => at % every === 0);
+  const room = Math.floor(ROOM_LETTERS / Math.max(1, named.length));
+  const names = named.map((at) => {
+    const { words } = shown[at];
+    // a word has no place to break
+    const longest = Math.max(...words.split(/(?<=[\s,;_/-])/).map(({ length }) => length));
+    return words.length > room ? inLines(words, Math.max(room, longest), MOST_LINES) : [words];
+  });
+  const further_px = LINE_PX * (Math.max(1, ...names.map(({ length }) => length)) - 1);
   const numbers = shown.every(({ value }) => isNumber(value));
   const base = layout(colour, {
-    height: narrow ? NARROW_HEIGHT_PX : HEIGHT_PX,
-    margin: { l: 46, r: 12, t: 22, b: 24 },
+    height: (narrow ? NARROW_HEIGHT_PX : HEIGHT_PX) + further_px,
+    margin: { l: 46, r: 12, t: 22, b: 24 + further_px },
     xaxis: {},
     yaxis: {},
   });
@@ -86,7 +97,7 @@ export function sweep({ rows, label, colour, narrow }) {
       anchor: `y${n}`,
       range: [-0.4, Math.max(0.4, shown.length - 0.6)],
       tickvals: named,
-      ticktext: named.map((one) => escaped(shown[one].words)),
+      ticktext: names.map((its) => its.map(escaped).join("<br>")),
       tickangle: 0,
       showgrid: false,
     };

@@ -50,6 +50,22 @@ export const labelled = (row, names) =>
 export const shortened = (name, most) =>
   name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
 
+/**
+ * A name in lines, broken between words; what none has room for ends in dots.
+ * @param {string} name @param {number} letters  of a line @param {number} most  lines
+ */
+export function inLines(name, letters, most) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const word of name.split(/(?<=[\s,;_/-])/)) {
+    const last = lines.at(-1);
+    if (last !== undefined && (last + word).trimEnd().length <= letters) lines[lines.length - 1] = last + word;
+    else lines.push(word);
+  }
+  const fit = lines.slice(0, most).map((line) => shortened(line.trimEnd(), letters));
+  return lines.length > most ? [...fit.slice(0, -1), `${fit[most - 1].slice(0, letters - 1)}…`] : fit;
+}
+
 /** How many letters two names begin with alike. @param {string} one @param {string} other */
 function alikeFor(one, other) {
   let at = 0;

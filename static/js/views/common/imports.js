@@ -5,6 +5,7 @@
 import { openScenario, setOwnModel, show } from "../../actions.js";
 import { ApiError, api } from "../../api.js";
 import { percent, plural, short } from "../../format.js";
+import { isOfCpu } from "../../measured.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { scenarioIn } from "../../scenarioFile.js";
 import { state } from "../../state.js";
@@ -274,13 +275,21 @@ function importBlob(
   }
 
   /** @param {import("../../upload.js").Imported} imported */
-  async function succeed({ upload_id, measurements, warnings, same_as }) {
+  async function succeed({ upload_id, measurements: read, warnings, same_as }) {
+    const twin = done ? "" : (same_as ?? "");
+    // the first is kept with what was said of it; this one leaves, and its measurements are the first's
+    if (twin) await trying(api.removeUpload(upload_id));
+    const id = twin || upload_id;
+    const measurements = read.map((one) => ({ ...one, id: one.id.replace(upload_id, id) }));
     bar.parentElement?.remove();
     status.className = "";
     const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
     status.textContent = found.filter(Boolean).join(", ");
     const probes = measurements.length > 0 && measurements.every(({ origin }) => origin.format === "probes");
-    if (probes) status.textContent += " of probes, for a calibration: Calibrated, in Explore, makes one of it";
+    if (probes)
+      status.textContent += measurements.some(isOfCpu)
+        ? " of probes of a CPU, which takes no calibration: a server measures its own. They are here to be looked at"
+        : " of probes, for a calibration: Calibrated, in Explore, makes one of it";
     if (warnings.length) body.append(warningList(warnings));
     if (measurements.some(({ origin }) => origin.format === "text/table"))
       acts.append(
@@ -290,12 +299,12 @@ function importBlob(
           text: "Correct its columns",
           onclick: () => {
             remove();
-            openPreview(blob, filename, upload_id, columns);
+            openPreview(blob, filename, id, columns);
           },
         }),
       );
     await done?.();
-    if (same_as && !done) status.textContent += "; the same file was imported before";
+    if (twin) status.textContent += "; the same file was there already, and is what is shown";
     announce(`${filename} imported: ${status.textContent}`);
     await trying(refreshMeasurements());
     const first = chief(measurements);
@@ -313,9 +322,7 @@ function importBlob(
           onclick: () => void trying(openMeasurement(first.id)),
         }),
       );
-    // not before: it is deleted by that, and would be asked for
-    if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
-    if (opens && !warnings.length && !same_as && !probes) {
+    if (opens && !warnings.length && !twin && !probes) {
       forgetLine(filename);
       setTimeout(remove, DONE_MS);
     } else keep();
@@ -334,19 +341,6 @@ function importBlob(
   }
   line.join(own);
 }
-
-/** The same file was there before: keep one. @param {string} id @param {string} before @param {() => void} done */
-const twinOf = (id, before, done) =>
-  h("button", {
-    type: "button",
-    class: "link",
-    text: "Keep only that one",
-    onclick: async () => {
-      await trying(openMeasurement(`${before}-0`));
-      await trying(api.removeUpload(id).then(refreshMeasurements));
-      done();
-    },
-  });
 
 /** Make the whole window a drop target for files. */
 export function listenForDrops() {

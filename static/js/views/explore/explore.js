@@ -70,13 +70,21 @@ function shownEstimate() {
 }
 
 /** Whose estimate the tabs are about, where that is not plain. */
-function whose() {
+function ofWhom() {
   const { pair, estimated, scenario, catalog } = state;
   const own = ownShown();
-  if (own) return `Layers, communication, memory and what is assumed are of ${own.letter}, the program's own ops.`;
+  if (own) return `of ${own.letter}, the program's own ops`;
   if (!pair || pair.edited || pair.b?.estimate || pair.a?.estimate) return "";
-  return `Layers, communication, memory and what is assumed are of ${describe(estimated ?? scenario, catalog)}, which the controls hold: neither A nor B.`;
+  return `of ${describe(estimated ?? scenario, catalog)}, which the controls hold: neither A nor B`;
 }
+/** The side whose estimate they are about, where nobody edits it. */
+function ofSide() {
+  const { pair } = state;
+  if (!pair || pair.edited) return "";
+  const side = [pair.b, pair.a].find((one) => one?.estimate);
+  return side ? `of ${side.letter}${side.own ? ", the program's own ops" : ""}` : "";
+}
+const whose = () => ofWhom() && `Layers, communication, memory and what is assumed are ${ofWhom()}.`;
 
 /**
  * @param {HTMLElement} root
@@ -103,7 +111,7 @@ export function createExplore(root, { tour, choose }) {
   const time = createTimeline({ name });
   const profile = createProfile();
   const memory = createMemory({ name });
-  const layers = createLayers({ name });
+  const layers = createLayers({ name, whose: () => ofWhom() || ofSide() });
   const kernels = createKernels({ name });
   const communication = createCommunication({ name });
   const assumptions = createAssumptions();

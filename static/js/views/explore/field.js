@@ -5,9 +5,9 @@
 import { grab, preview, release, reset, setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { curve } from "../../figures/curve.js";
-import { count, saidTogether, wholeNeeded } from "../../format.js";
+import { bytes, count, saidTogether, wholeNeeded } from "../../format.js";
 import { get, same } from "../../scenario.js";
-import { state } from "../../state.js";
+import { set, state } from "../../state.js";
 import { h } from "../common/dom.js";
 import { createFieldProblem } from "../common/fieldProblem.js";
 import { createRefusals } from "./refusals.js";
@@ -28,6 +28,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   const range = h("input", { type: "range", id, min: 0, max: 0, step: 1, value: 0, disabled: true, title: help });
   const number = h("input", {
     type: "number",
+    class: unit === "bytes" && "long",
     min: minimum,
     step: 1,
     "aria-label": `${label}, exact value`,
@@ -156,6 +157,8 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     refused = point ? saidTogether(point.problems) : "";
     if (!Number.isInteger(value) || value < minimum) refused = wholeNeeded(minimum);
     refusedFor = state.scenario;
+    // what followed the move before is no answer to this one
+    if (refused) set({ adapted: null });
     if (refused) update();
     else if (value !== here()) setField(path, value);
     else update();
@@ -210,6 +213,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
     if (!typed && (document.activeElement !== number || !refused))
       number.value = refused && document.activeElement === number ? number.value : String(here());
+    if (unit === "bytes") number.title = bytes(here());
     put(knob, drawn.points[at]);
     // where this field stands in the plan that is set against this one
     const { pair } = state;

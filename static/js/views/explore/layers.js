@@ -46,8 +46,8 @@ function groupsOf(ops) {
   return [...layers.map((name) => /** @type {[string, string]} */ ([name, title(name)])), ...others];
 }
 
-/** @param {{name: () => string}} options */
-export function createLayers({ name }) {
+/** @param {{name: () => string, whose: () => string}} options  `whose`: whose ops they are, where that is not plain */
+export function createLayers({ name, whose }) {
   let mode = 0;
   /** @type {import("../../types.js").Estimate | null} */
   let estimate = null;
@@ -125,13 +125,14 @@ export function createLayers({ name }) {
     const perStep = mode === 1;
     box.element.hidden = mode === 2;
     every.element.hidden = mode !== 2;
+    const of = whose() && `${whose()}; `;
     if (mode === 2) {
-      sub.textContent =
-        "one rank, one layer and micro-batch; sends stand with the op that needs them; shares are of the whole step";
+      sub.textContent = `${of}one rank, one layer and micro-batch; sends stand with the op that needs them; shares are of the whole step`;
       void every.update();
       return;
     }
     sub.replaceChildren(
+      of,
       perStep ? "one rank, all layers and micro-batches of a step" : "one rank, one layer and micro-batch",
       perStep ? "" : h("span", { class: "wide", text: "; FLOPs, bytes and launches of the forward" }),
     );

@@ -286,10 +286,13 @@ function delta(tile, a, b, lessIsBetter, muted) {
         : pair && unconfirmed(pair)
           ? "not confirmed"
           : (pair && doubtBadge(pair, catalog)) || "no prediction";
-    put(tile.delta, frac === null ? "" : why);
-    tile.delta.className = "";
+    const said = frac === null ? "" : why;
+    put(tile.delta, said);
+    tile.delta.className = said && "why";
+    tile.delta.title = said;
     return;
   }
+  tile.delta.title = "";
   const nothing = Math.abs(frac) < 0.0005;
   tile.delta.className = nothing || muted ? "" : frac < 0 === lessIsBetter ? "better" : "worse";
   put(tile.delta, `${arrow(frac)} ${change(frac)}`.trim());

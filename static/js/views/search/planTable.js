@@ -62,13 +62,17 @@ export function planTable(sorted, asked) {
   };
   const columns = heads.length;
   const objective = sorted.every(({ late }) => late) ? "step_time" : wanted.objective;
-  const rows = groups(sorted, objective).flatMap(({ plans: some }) => {
+  const found = groups(sorted, objective);
+  const rows = found.flatMap(({ plans: some }, at) => {
     const lines = some.map(line);
     const hidden = lines.slice(SHOWN);
     for (const one of hidden) one.hidden = true;
     const spread = keyOf(some[some.length - 1], objective) / keyOf(some[0], objective) - 1;
-    const words =
-      some.length === 1 ? "" : `${plural(some.length, "plan")} whose intervals overlap, ${percent(spread, 2)} apart`;
+    // a plan behind a group is not one of it
+    const behind = some.length === 1 && at > 0 && found[at - 1].plans.length > 1;
+    const words = behind
+      ? "Behind these"
+      : `${plural(some.length, "plan")} whose intervals overlap, ${percent(spread, 2)} apart`;
     const more =
       hidden.length > 0 &&
       h("button", {
@@ -81,7 +85,7 @@ export function planTable(sorted, asked) {
         },
       });
     const head = h("tr", { class: "group" }, h("th", { colspan: columns, scope: "rowgroup" }, words, " ", more));
-    return some.length === 1 ? lines : [head, ...lines];
+    return some.length === 1 && !behind ? lines : [head, ...lines];
   });
   return grid(heads, rows, { wide });
 }

@@ -2,6 +2,7 @@
 import { setStudy } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
 import { accuracyFigure, BY, coverageFigure, groupTable } from "../../figures/accuracy.js";
+import { wordsOfKind } from "../../glossary.js";
 import { count, plural, significant } from "../../format.js";
 import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
@@ -151,6 +152,7 @@ export function createAccuracy() {
                 type: "button",
                 class: "link",
                 text: String(title),
+                title: wordsOfKind(String(title)) || null,
                 "aria-current": title === of && "true",
                 onclick: () => choose({ of: title === of ? "" : String(title) }),
               })
@@ -213,7 +215,7 @@ const tenthsTable = ({ columns, rows }) =>
       h(
         "tr",
         {},
-        h("td", { class: "text", text: String(of) }),
+        h("td", { class: "text", text: String(of), title: wordsOfKind(String(of)) || null }),
         cells.map((value, at) => errorCell(value, at === 0)),
       ),
     ),

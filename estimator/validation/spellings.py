@@ -191,8 +191,8 @@ def optimizer_of(text: str) -> str:
 
 def optimizer_kernel_of(text: str) -> str:
     """Return which of PyTorch's kernels a spelling of an optimizer, or of its kernels alone, names; "" of none."""
-    found = re.search(r"\b(fused|foreach|for-?loop)\b", text, re.I)
-    return "" if found is None else found[1].lower().replace("forloop", "for-loop")
+    found = re.search(r"(?<![a-z])(fused|foreach|for[-_ ]?loop|default)(?![a-z])", text, re.I)
+    return "" if found is None else re.sub(r"for.?loop", "for-loop", found[1].lower())
 
 
 def chip_of(text: str) -> str:

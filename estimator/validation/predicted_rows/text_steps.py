@@ -13,8 +13,10 @@ from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.training import OPTIMIZER_KERNELS
+from estimator.scenario.training import ATTENTIONS, OPTIMIZER_KERNELS
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
+from estimator.validation.csv_plan import ATTENTIONS as SPELT_ATTENTIONS
+from estimator.validation.csv_plan import NOT_COMPILED
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import optimizer_kernel_of, optimizer_of, precision_of, sharding_of
@@ -163,6 +165,11 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     known["precision"] = precision_of(stated) or stated
     if known["precision"] != stated:
         place.assume(f"{stated} read as {known['precision']}")
+    if isinstance(attention := known["attention"], str) and attention not in ATTENTIONS:
+        plain = attention.lower().strip()
+        known["attention"] = plain if plain in ATTENTIONS else SPELT_ATTENTIONS.get(plain, attention)
+    if isinstance(compiled := known.get("compile"), str):
+        known["compile"] = compiled.lower().strip() not in NOT_COMPILED
     return known | _software(row, place)
 
 

@@ -253,3 +253,19 @@ def test_a_line_of_megatron_is_laid_out_as_its_recipes_are():
     assert (plain.sharding, plain.sequence_parallel) == ("fsdp", False)
     assert (own.sharding, own.sequence_parallel, own.tp_overlap) == ("zero1", True, True)
     assert any("as Megatron's published recipes set it" in one for one in place.assumed)
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ({"compile": "no"}, (False, "sdpa")),
+        ({"compile": "False", "attention": "SDPA"}, (False, "sdpa")),
+        ({"compile": "Yes", "attention": "flash2"}, (True, "flash")),
+        ({"compile": "max-autotune", "attention": "flash"}, (True, "flash")),
+        ({"compile": True, "attention": "naive"}, (True, "eager")),
+        ({"compile": 0}, (False, "sdpa")),
+    ],
+)
+def test_a_line_says_whether_it_is_compiled_and_which_attention_it_has(columns, chosen):
+    training = scenario_of_text_row({**SMALL, **columns}, TableDevice(chip="h100-sxm", ranks=1)).training
+    assert (training.compile, training.attention) == chosen

@@ -265,15 +265,18 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
     return found[at], said
 
 
+_OF_TABLES = ("training.optimizer", "training.optimizer_kernel", "training.framework")
+"""Shown where a column says it: what is usual of them says nothing."""
 _COLUMNS = {"model": "model.name", "sharding": "plan.sharding", "strategy": "plan.sharding", "dp": "plan.dp",
             "gpus": "plan.dp", "world_size": "plan.dp", "nodes": "plan.dp", "tp": "plan.tp", "pp": "plan.pp",
             "cp": "plan.cp", "micro_batch": "plan.micro_batch", "recompute": "plan.recompute",
             "seq_len": "training.seq_len", "precision": "training.precision",
+            **{name: f"training.{name}" for name in ("optimizer", "optimizer_kernel", "framework")},
             **dict.fromkeys(BATCHES, "training.global_batch")}  # fmt: skip
 
 
 def _of_row(row: Mapping[str, Any]) -> set[str]:
-    return {_COLUMNS[name] for name in row if name in _COLUMNS}
+    return {_COLUMNS[name] for name, value in row.items() if name in _COLUMNS and value is not None}
 
 
 def scenario_of_log(measurement: Measurement, chip: str | Chip) -> Scenario | str:
@@ -316,6 +319,7 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
         "model.name": _label_of(scenario.model.name) or _sizes(scenario.model.layers, scenario.model.hidden),
         **{f"plan.{name}": getattr(plan, name) for name in (*AXES, "sharding", "micro_batch", "recompute")},
         **{f"training.{name}": getattr(training, name) for name in ("seq_len", "global_batch", "precision")},
+        **{path: getattr(training, path.partition(".")[2]) for path in _OF_TABLES if path in stated},
     }
     fields = {
         path: sure(value, OF_SIZES if path == "model.name" and not scenario.model.name else "the file says so")

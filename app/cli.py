@@ -85,6 +85,8 @@ def run(arguments: list[str]) -> int:
         end = "" if message.endswith("?") else "."
         # Wrong usage of a command knows which one it was.
         command = getattr(getattr(error, "ctx", None), "command_path", "headroom")
+        if command.endswith(" trace") and (option := getattr(error, "option_name", "")):
+            end += f" What the program itself takes stands behind --: headroom trace SCRIPT.py -- {option}."
         print(f"headroom: {message}{end} Run '{command} --help' for what there is.", file=sys.stderr)
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):

@@ -16,7 +16,7 @@ from app.answers import Answers
 from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
 from app.calibrations import CalibrationFolder
-from app.commands.calibration import read_calibration
+from app.commands.calibration import read_calibrations
 from app.context import Context
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
@@ -83,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         data=data,
         store=store,
         answers=Answers(),
-        calibrations=CalibrationFolder(data.calibrations, tuple(map(read_calibration, settings.calibration))),
+        calibrations=CalibrationFolder(data.calibrations, read_calibrations(settings.calibration) or ()),
         supervisor=supervisor,
         cpu=cpu,
         sweeps=asyncio.Semaphore(PARALLEL_SWEEPS),

@@ -42,6 +42,9 @@ IN_README = {
     "h200 steps, second day": "the same steps on a second day",
     "h200 of another host, one GPU, by its probes": "another H200 host, calibrated by its probes",
     "h200 of another host, two GPUs, by its probes": "two GPUs of it, under every plan",
+    "h200 of a third host, four GPUs": "four GPUs of a third host, as shipped",
+    f"h200 of a third host, four GPUs, by its probes {AT_ITS_PACE}": "the same, probed, at the pace beside each step",
+    "memory_and_single_gpu": "single steps and small runs that others tell of",
 }
 """Sets of README.md, as it names them."""
 WORSE_FRAC = 0.05

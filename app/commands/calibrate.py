@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from app.commands.estimate import write_text
@@ -26,6 +27,7 @@ def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> 
             field="--out", message=f"{out.name} would be TOML, a calibration is JSON", remedy="End it with .json."
         )
         raise InputProblems([problem])
+    names = Counter(path.name for path in paths)
     sources: list[Source] = []
     for path in paths:
         try:
@@ -36,7 +38,8 @@ def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> 
         for measurement, ops in found:
             if ops is not None:
                 _check_chip(path, measurement, ops)
-            sources.append(Source(name=path.name, measurement=measurement, ops=ops))
+            called = path.name if names[path.name] == 1 else str(path)
+            sources.append(Source(name=called, measurement=measurement, ops=ops))
     made = fitted(sources, name)
     document = to_document(made)
     if out is not None:
@@ -69,12 +72,16 @@ def text(made: Calibration, out: Path | None = None) -> str:
             constant,
             f"{one.value:.4g}",
             f"{one.low:.4g} to {one.high:.4g}",
-            f"{made.residuals_frac[constant]:.1%}",
+            # a single point is met by what is taken from it
+            f"{made.residuals_frac[constant]:.1%}" if made.points[constant] > 1 else "",
             str(made.points[constant]),
         ]
         for constant, one in made.ranges.items()
     ]
-    lines = [f"{made.name}, from {', '.join(made.made_from)}", ""]
+    lines = [f"{made.name}, from {', '.join(dict.fromkeys(made.made_from))}"]
+    for left, why in made.left_out.items():
+        lines += wrapped(f"nothing taken from {left}: {why}", hanging=2)
+    lines.append("")
     lines.append(table(["constant", "value", "range", "residual", "points"], rows))
     lines += [f"  {name}: rates fitted to products" for name in made.tables]
     if made.errors:

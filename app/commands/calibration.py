@@ -9,12 +9,21 @@ from pathlib import Path
 from app.commands.files import read_document, read_text
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.efficiency import Efficiencies
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, refusal
 
 
 def read_calibrations(paths: Sequence[Path] | None) -> tuple[Efficiencies, ...] | None:
-    """Read all of them, each for its device; None for none."""
-    return tuple(map(read_calibration, paths)) if paths else None
+    """Read all of them, each for its device; None for none. Raises InputProblems where two are of one device."""
+    if not paths:
+        return None
+    found = tuple(map(read_calibration, paths))
+    of_device: dict[str, Path] = {}
+    for path, one in zip(paths, found, strict=True):
+        if one.device in of_device:
+            message = f"{of_device[one.device]} and {path} are both of {one.device or 'any device'}"
+            raise refusal("--calibration", message, "Give one for each device.")
+        of_device[one.device] = path
+    return found
 
 
 def read_calibration(path: Path) -> Efficiencies:

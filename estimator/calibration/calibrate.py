@@ -16,7 +16,7 @@ from estimator.calibration.fit import (
     ratio_logs,
     split,
 )
-from estimator.calibration.host import host_ranges
+from estimator.calibration.host import PACES, host_ranges
 from estimator.calibration.points import GROUPS, Point, points_of, points_of_profile
 from estimator.cost.calibration import about
 from estimator.cost.efficiency import SCHEMA_VERSION, Efficiencies, Range, Tiles, efficiencies, from_ranges
@@ -100,16 +100,20 @@ class Calibration:
     points: dict[str, int] = field(default_factory=dict)
     errors: tuple[GroupErrors, ...] = ()
     undetermined: tuple[Undetermined, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     """Fit every constant that the measurements determine, and name those that they do not.
 
-    Raises InputProblems where they are of several devices, of none that the catalogue knows, or say nothing at all.
+    Raises InputProblems where they are of several devices, of none that the catalogue knows, or say nothing at all, and
+    where two are the same measurements, which are no further evidence.
     """
+    _refuse_twice(sources)
     chip, key = _chip(sources)
     base = efficiencies(chip.efficiency)
-    made_from = tuple(source.name for source in sources)
+    made_from = tuple(source.name for source in sources if _gives(source))
+    left_out = {source.name: _lacks(source) for source in sources if not _gives(source)}
     by_group: dict[str, list[Point]] = {}
     for source in sources:
         found = points_of(source.measurement)
@@ -188,7 +192,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     return Calibration(
         name=title, base=chip.efficiency, device=device, host=host,
         made_from=made_from, efficiencies=made, ranges=ranges, tables=tables, residuals_frac=residuals, points=counts,
-        errors=tuple(errors), undetermined=tuple(undetermined),
+        errors=tuple(errors), undetermined=tuple(undetermined), left_out=left_out,
     )  # fmt: skip
 
 
@@ -249,11 +253,28 @@ def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:
     return catalog.chip(key), key
 
 
+def _refuse_twice(sources: Sequence[Source]) -> None:
+    """Raise InputProblems where two sources hold the same measurements, whatever their files are called."""
+    for at, source in enumerate(sources):
+        one = source.measurement
+        for other in sources[:at]:
+            same = replace(other.measurement, id=one.id, label=one.label, origin=one.origin)
+            if same == one and other.ops == source.ops and _holds_something(source):
+                names = source.name if source.name == other.name else f"{other.name}, {source.name}"
+                remedy = "Give them once: the same again is no further evidence."
+                raise refusal(names, "are the same measurements twice", remedy)
+
+
 def _holds_something(source: Source) -> bool:
     """Whether a source has anything that constants are fitted to."""
     one = source.measurement
     launched = any(row.get("ladder") in ("launch", "runtime") for row in one.rows)
     return bool(launched or one.collectives or points_of(one) or (source.ops and points_of_profile(source.ops)))
+
+
+def _gives(source: Source) -> bool:
+    """Whether a calibration takes anything from a source: what it is fitted to, or how fast the host was."""
+    return _holds_something(source) or any(row.get(pace) for row in source.measurement.rows for pace in PACES)
 
 
 def _nothing(sources: Sequence[Source], undetermined: Sequence[Undetermined] = ()) -> InputProblems:

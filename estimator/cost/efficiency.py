@@ -232,6 +232,12 @@ def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
     return under_power_limit(efficiencies(chip.efficiency), chip.power_limit_frac)
 
 
+def passed_over(chip: Chip, calibrated: Calibrated | None) -> tuple[Efficiencies, ...]:
+    """The calibrations that were given, where none of them is of this chip or for any."""
+    given = (calibrated,) if isinstance(calibrated, Efficiencies) else calibrated or ()
+    return () if any(one.device in (chip.name, "") for one in given) else tuple(given)
+
+
 def probes_host(e: Efficiencies, chip: Chip) -> bool:
     """Whether it is a calibration that has timed launches of its own host, not of its device alone."""
     shipped = efficiencies(chip.efficiency).ranges["host_launch_s"]

@@ -177,7 +177,11 @@ def estimate(
         ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
-        assumptions = (*explain.fallen_back(given, scenario), *explain.assumptions(scenario, e, timing.one))
+        assumptions = (
+            *explain.fallen_back(given, scenario),
+            *explain.assumptions(scenario, e, timing.one),
+            *explain.passed_over_words(scenario.cluster.chip, calibration),
+        )
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)
     return Estimate(
         step_time_s=seconds,

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies, passed_over, probes_host
 from estimator.cost.host import DTENSOR_NORM_KERNELS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
-from estimator.scenario.hardware import Cluster
+from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import REMEDY_KINDS, Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
@@ -119,6 +119,16 @@ def reached(e: Efficiencies, precisions: Sequence[str]) -> str:
     products = f"products {' and '.join(said)}, " if said else ""
     about = f" Calibrated: {e.about}" if e.about else ""
     return f"Efficiencies “{e.name}”: {products}contiguous kernels {e.memory_frac:.0%} of memory bandwidth.{about}"
+
+
+def passed_over_words(chip: Chip, calibration: Calibrated | None) -> tuple[str, ...]:
+    """Say of calibrations that are all of other chips that none of them is used, naming both."""
+    others = passed_over(chip, calibration)
+    if not others:
+        return ()
+    of = " and ".join(f"“{one.name}” is of {one.device}" for one in others)
+    own = chip.name or chip.label or "a chip of one's own"
+    return (f"No calibration is used: {of}, and this is predicted for {own}, with the efficiencies of its family.",)
 
 
 def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
@@ -232,7 +242,8 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
     )
     if slower > 1.0:
         said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
-    found = [f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
+    probed = probes_host(e, scenario.cluster.chip)
+    found = [f"{said}." if probed else f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
     return found + _dispatch(scenario, e, float(part.products), float(part.split_s), slower)
 
 

@@ -112,7 +112,10 @@ def estimate_op_list(
         limits=explain.limits(
             step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes, launched
         ),
-        assumptions=assumptions_of(priced, e, seconds, cluster, chips),
+        assumptions=(
+            *assumptions_of(priced, e, seconds, cluster, chips),
+            *explain.passed_over_words(chip, calibration),
+        ),
         problems=problems_of(priced, held, seconds),
         parameters=found.parameters,
         model_flops=model_flops * chips,

@@ -66,6 +66,12 @@ def fuses_update(training: Training) -> bool:
     return training.traits.fused_optimizer or asked
 
 
+def chooses_kernel(training: Training) -> bool:
+    """Whether PyTorch updates the parameters, in a version (2.0 on) and by an optimizer that has a fused update."""
+    traits, runs = training.traits, UPDATES[training.optimizer].foreach
+    return runs and traits.multi_tensor and not (traits.fused_optimizer or traits.lower_bound)
+
+
 SET = 5.0
 """Tensors as large as a parameter that an update goes over again: itself, its gradient, both moments, what is new."""
 

@@ -32,6 +32,9 @@ BATCH_GUESSED = "batch-guessed"
 FIELD_GUESSED = "field-guessed"
 """Code of a warning that the field of the scenario at ``where`` is guessed, as its trainer's default is."""
 
+FIELD_DERIVED = "field-derived"
+"""Code of a warning that the field of the scenario at ``where`` is derived, and of which figures of the source."""
+
 PARAMETERS = "parameters"
 """Of a log's samples: how many parameters it says that its model has, or that are trained."""
 

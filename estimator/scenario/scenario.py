@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from estimator.scenario import catalog
@@ -14,7 +14,7 @@ from estimator.scenario.legality import legality
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.training import Training
+from estimator.scenario.training import OPTIMIZER_KERNELS, OPTIMIZERS, Training
 from estimator.scenario.units import counted
 
 PARTS = ("model", "cluster", "plan", "training")
@@ -146,7 +146,21 @@ def _plan(value: object) -> Plan:
 
 def training_from_json(value: object) -> Training:
     """Read the training part; raise InputProblems."""
-    return decode(Training, value, "training")
+    try:
+        return decode(Training, value, "training")
+    except InputProblems as error:
+        raise InputProblems([_of_kernel(value, one) for one in error.problems]) from None
+
+
+def _of_kernel(value: object, problem: Problem) -> Problem:
+    """The problem; an optimizer that is named with the kernels of its update says where those belong."""
+    named = value.get("optimizer") if isinstance(value, Mapping) else None
+    if problem.field != "training.optimizer" or not isinstance(named, str):
+        return problem
+    optimizer, _, kernel = named.lower().partition("-")
+    if optimizer not in OPTIMIZERS or kernel not in OPTIMIZER_KERNELS:
+        return problem
+    return replace(problem, remedy=f'Write "optimizer": "{optimizer}", "optimizer_kernel": "{kernel}".')
 
 
 def cluster_from_json(value: object) -> Cluster:

@@ -16,6 +16,7 @@ from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.estimate.estimate import Estimate, Memory, estimate
 from estimator.estimate.explain import made_to_fit
 from estimator.operations.op import WHOLE, fetched_at_once
+from estimator.operations.optimizer import chooses_kernel
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.codec import encode
 from estimator.scenario.model import Model
@@ -30,12 +31,18 @@ from estimator.search.sweep import sweep
 REMEDY_FIELDS = (
     "plan.tp", "plan.cp", "plan.pp", "plan.virtual_stages", "plan.ep", "plan.micro_batch", "plan.sharding",
     "plan.recompute", "plan.schedule", "plan.sequence_parallel", "plan.overlap", "plan.ddp_mode",
-    "training.precision", "training.attention", "training.framework",
+    "training.precision", "training.attention", "training.framework", "training.optimizer_kernel",
 )  # fmt: skip
 """Fields whose values change how fast the same work is on the same chips."""
 ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "training.precision": {"fp32": ("tf32", "fp16-amp", "bf16-amp"), "tf32": ("fp16-amp", "bf16-amp")},
     "training.framework": {"pytorch-eager": ("pytorch-compile",)},
+    "training.optimizer_kernel": {
+        "default": ("fused",),
+        "foreach": ("fused",),
+        "fused": (),
+        "for-loop": ("foreach", "fused"),
+    },
 }
 """Values of fields that not everything may be changed to: other numerics, other software."""
 LOCKED = ("cp", "cp_kind", "tp_kind", "tp_depth", "schedule", "placement", "ep", "expert_tp", "overlap", "ddp_mode")
@@ -142,6 +149,8 @@ def _next(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any
     found = []
     for field in REMEDY_FIELDS:
         part, name = field.split(".")
+        if field == "training.optimizer_kernel" and not chooses_kernel(scenario.training):
+            continue
         if field == "plan.sharding" and scenario.plan.dp * scenario.plan.cp == 1:
             continue  # nothing is divided there: its gain would be that of the numbers that it keeps
         now = getattr(getattr(scenario, part), name)

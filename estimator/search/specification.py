@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from estimator.scenario.codec import decode, unknown_keys
@@ -12,6 +12,7 @@ from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import DDP_MODES, OFFLOADS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+from estimator.scenario.training import Training
 from estimator.search.grid import AXES as GRID_AXES
 from estimator.search.grid import MOST_AXES
 
@@ -80,14 +81,31 @@ def _grid_problems(axes: object) -> list[Problem]:
     if not isinstance(axes, (list, tuple)) or len(axes) > MOST_AXES or len(set(map(str, axes))) < len(axes):
         remedy = f'Give up to {MOST_AXES} different fields, as in ["tp", "pp"].'
         return [Problem(field="grid", message="must be a list of fields of a plan", remedy=remedy)]
-    return unknown_keys("grid", axes, GRID_AXES)
+    return _told_of_training(unknown_keys("grid", axes, GRID_AXES))
+
+
+TRAINING = tuple(f.name for f in fields(Training))
+
+
+def _told_of_training(problems: list[Problem]) -> list[Problem]:
+    """The problems; keys that nobody knows because they are of the training say where they belong."""
+    return [
+        replace(
+            one,
+            message="is of the training, which a search leaves as it is",
+            remedy=f"Give it as training.{name}, one value for each search.",
+        )
+        if (name := one.field.rpartition(".")[2]) in TRAINING
+        else one
+        for one in problems
+    ]
 
 
 def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str, ...]) -> list[Problem]:
     value = specification.get(name, {})
     if not isinstance(value, Mapping):
         return [Problem(field=name, message="must be a JSON object", remedy=f"Keys: {', '.join(known)}.")]
-    return unknown_keys(name, value, known)
+    return _told_of_training(unknown_keys(name, value, known))
 
 
 FURTHER_FIELDS = ("recompute_every", "offload", "ddp_mode", "overlap")
@@ -102,7 +120,7 @@ def further_problems(requested: object, locked: object) -> list[Problem]:
     """List what is wrong with a request's ``search``, whatever the model and the chip."""
     if not isinstance(requested, Mapping):
         return [Problem(field="search", message="must be a JSON object", remedy=f"Keys: {', '.join(FURTHER_FIELDS)}.")]
-    found = unknown_keys("search", requested, FURTHER_FIELDS)
+    found = _told_of_training(unknown_keys("search", requested, FURTHER_FIELDS))
     for name in (name for name in FURTHER_FIELDS if name in requested):
         values = requested[name]
         if isinstance(locked, Mapping) and name in locked:

@@ -242,7 +242,9 @@ def _training(
         # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": _optimizer(cells, software, assumptions),
-        "optimizer_kernel": optimizer_kernel_of(cells.get("optimizer_kernel") or cells.get("optimizer", ""))
+        "optimizer_kernel": optimizer_kernel_of(cells.get("optimizer_kernel", ""))
+        or cells.get("optimizer_kernel", "")  # a word that is no kernel's is refused with the scenario
+        or optimizer_kernel_of(cells.get("optimizer", ""))
         or "default",
     }
 

@@ -53,7 +53,9 @@ NO = ("false", "0", "no", "n", "off", "none", "✗", "✘")
 
 NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\b", re.I)
 """Optimizers that notes name; every other row has AdamW."""
-KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b\)?", re.I)
+KERNELS_OF_OPTIMIZERS = re.compile(
+    r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b(?:\s*=\s*(?:true|false)\b)?\)?", re.I
+)
 """Words beside an optimizer's name for the kernels that run it."""
 
 NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*(?<![A-Z])[x×*]\s*\d+\s*$", re.I)
@@ -191,8 +193,14 @@ def optimizer_of(text: str) -> str:
 
 def optimizer_kernel_of(text: str) -> str:
     """Return which of PyTorch's kernels a spelling of an optimizer, or of its kernels alone, names; "" of none."""
-    found = re.search(r"\b(fused|foreach|for-?loop)\b", text, re.I)
-    return "" if found is None else found[1].lower().replace("forloop", "for-loop")
+    named = r"(?<![a-z])(fused|foreach|for[-_ ]?loop|default)(?![a-z])(?:\s*=\s*(true|false)\b)?"
+    for name, said in re.findall(named, text, re.I):
+        kernel = re.sub(r"for.?loop", "for-loop", name.lower())
+        if said.lower() != "false":
+            return kernel
+        if kernel == "foreach":  # torch.optim without foreach goes tensor by tensor
+            return "for-loop"
+    return ""
 
 
 def chip_of(text: str) -> str:

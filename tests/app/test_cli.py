@@ -71,6 +71,10 @@ def test_a_missing_file_is_named(command, capsys, monkeypatch, tmp_path):
         (["stdy"], "No such command 'stdy'. Did you mean 'study'? Run 'headroom --help'"),
         (["serve", "--port", "many"], "Run 'headroom serve --help'"),
         (["estimate", "--colour"], "No such option: --colour. Run 'headroom estimate --help'"),
+        (
+            ["trace", "train.py", "--opt", "x"],
+            "behind --: headroom trace SCRIPT.py -- --opt. Run 'headroom trace",
+        ),
         (["sweep"], "Missing argument 'SPEC.json'. Run 'headroom sweep --help'"),
         (["study", "cs336-4d", "more"], "Run 'headroom study --help'"),
         (["estimate"], "SCENARIO.json: is missing. "),

@@ -190,6 +190,7 @@ def estimate_pipelined(
         assumptions=(
             *assumptions_of(priced, e, one_s, cluster, ranks),
             *_said(plan, micro_batches, whole, step.critical),
+            *explain.passed_over_words(chip, calibration),
         ),
         problems=problems_of(priced, held, one_s),
         parameters=found.parameters,

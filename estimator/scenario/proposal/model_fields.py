@@ -118,17 +118,45 @@ def _feed_forward(seen: Seen, hidden: int, layers: int, width: int) -> dict[str,
         }
     inner = max(down, key=lambda entering: (down[entering], entering))
     up, both = seen.products[(hidden, inner)] // layers, seen.products[(hidden, 2 * inner)] // layers
-    gated = bool(both) or up >= 2
+    readings = _readings(seen, hidden, layers, inner)
+    gated = min(readings, default=bool(both) or up >= 2)
+    in_one = gated and both and up < 2
     said = (
         f"one product {hidden} → {2 * inner} a layer, and {inner} → {hidden}"
-        if both
+        if in_one
         else f"{counted(up, 'product')} {hidden} → {inner} a layer, and {inner} → {hidden}"
     )
+    if taken := up - (1 + gated) if readings and not in_one else 0:
+        said += f"; attention makes its queries, keys and values by {taken} of the {up}"
+    if len(readings) > 1:
+        said += ", which may be one fewer"
     return {
         "model.ffn": sure(inner * tp, said),
-        "model.gated_ffn": sure(gated, said),
+        "model.gated_ffn": guess(gated, said) if len(readings) > 1 else sure(gated, said),
         "model.activation": _activation_field(seen, activation),
     }
+
+
+def _readings(seen: Seen, hidden: int, layers: int, inner: int) -> set[bool]:
+    """Whether the network is gated, by each way in which attention and it share most of a layer's products.
+
+    Products of queries, keys and values may be as wide as the network's. Empty where no way is whole, as where queries
+    come from something narrower.
+    """
+    a = seen.attention
+    width = a.heads * a.dim
+    products = Counter({leaving: n // layers for (entering, leaving), n in seen.products.items() if entering == hidden})
+    if width == hidden and products[width]:
+        products[width] -= 1  # the output projection has the same shape
+    few = (a.kv_heads,) if a.kv_heads < a.heads else tuple(n for n in range(1, a.heads + 1) if a.heads % n == 0)
+    found: dict[bool, int] = {}
+    for keys in (n * a.dim for n in few):
+        for attention in ((width + 2 * keys,), (width, 2 * keys), (width, keys, keys)):
+            for network, gated in (((inner,), False), ((inner, inner), True), ((2 * inner,), True)):
+                of_way = Counter((*attention, *network))
+                if of_way <= products:
+                    found[gated] = max(found.get(gated, 0), len(attention) + len(network))
+    return {gated for gated, most in found.items() if most == max(found.values())}
 
 
 def _activation(seen: Seen) -> str:

@@ -11,6 +11,7 @@ from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import (
     BATCH_GUESSED,
+    FIELD_DERIVED,
     FIELD_GUESSED,
     PARAMETERS,
     Measurement,
@@ -91,7 +92,7 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     fields = _doubted(_fields(scenario, said, on), {path: why for path, why in guessed.items() if path in said})
     return Proposal(
         scenario=found,
-        fields=_with_ranks(fields, asked),
+        fields=_with_ranks(_derived(fields, measurement), asked),
         whole=True,
         notes=notes,
         asked=tuple(asked),
@@ -139,6 +140,12 @@ def _doubted(fields: Mapping[str, Proposed], guessed: Mapping[str, str]) -> dict
     return {path: guess(one.value, guessed[path]) if path in guessed else one for path, one in fields.items()}
 
 
+def _derived(fields: Mapping[str, Proposed], measurement: Measurement) -> dict[str, Proposed]:
+    """The fields, those that a reader derived of other figures of its file with of which."""
+    of = {one.where: one.message for one in measurement.warnings if one.code == FIELD_DERIVED}
+    return {path: sure(one.value, of[path]) if path in of and one.sure else one for path, one in fields.items()}
+
+
 ONE_RANK = "the file does not say how many GPUs, and one is assumed until somebody does"
 
 
@@ -155,7 +162,7 @@ def parameters_said(measurement: Measurement) -> int:
 
 def _read(measurement: Measurement, asked: Iterable[str], guessed: Mapping[str, str]) -> dict[str, Proposed]:
     """What a file says of a scenario that is not whole, and what is guessed of it."""
-    return _with_ranks(_doubted(_stated(measurement.scenario), guessed), asked)
+    return _with_ranks(_derived(_doubted(_stated(measurement.scenario), guessed), measurement), asked)
 
 
 def _stated(said: Mapping[str, Any]) -> dict[str, Proposed]:
@@ -192,7 +199,13 @@ def answered(measurement: Measurement, answers: Mapping[str, Any]) -> Measuremen
         plan["dp"] = max(world_size // math.prod(plan.get(axis, 1) for axis in AXES if axis != "dp"), 1)
     model = answers.get("model", said.get("model"))
     scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}
-    warnings = tuple(one for one in measurement.warnings if one.code != UNSAID and _guessed_at(one) not in settled)
+    warnings = tuple(
+        one
+        for one in measurement.warnings
+        if one.code != UNSAID
+        and _guessed_at(one) not in settled
+        and not (one.code == FIELD_DERIVED and settled & {one.where, WHERE["global_batch"]})
+    )
     return replace(measurement, scenario=scenario, world_size=world_size, warnings=warnings)
 
 
@@ -252,15 +265,18 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
     return found[at], said
 
 
+_OF_TABLES = ("training.optimizer", "training.optimizer_kernel", "training.framework")
+"""Shown where a column says it: what is usual of them says nothing."""
 _COLUMNS = {"model": "model.name", "sharding": "plan.sharding", "strategy": "plan.sharding", "dp": "plan.dp",
             "gpus": "plan.dp", "world_size": "plan.dp", "nodes": "plan.dp", "tp": "plan.tp", "pp": "plan.pp",
             "cp": "plan.cp", "micro_batch": "plan.micro_batch", "recompute": "plan.recompute",
             "seq_len": "training.seq_len", "precision": "training.precision",
+            **{name: f"training.{name}" for name in ("optimizer", "optimizer_kernel", "framework")},
             **dict.fromkeys(BATCHES, "training.global_batch")}  # fmt: skip
 
 
 def _of_row(row: Mapping[str, Any]) -> set[str]:
-    return {_COLUMNS[name] for name in row if name in _COLUMNS}
+    return {_COLUMNS[name] for name, value in row.items() if name in _COLUMNS and value is not None}
 
 
 def scenario_of_log(measurement: Measurement, chip: str | Chip) -> Scenario | str:
@@ -303,6 +319,7 @@ def _fields(scenario: Scenario, said: Iterable[str], chip: Proposed) -> dict[str
         "model.name": _label_of(scenario.model.name) or _sizes(scenario.model.layers, scenario.model.hidden),
         **{f"plan.{name}": getattr(plan, name) for name in (*AXES, "sharding", "micro_batch", "recompute")},
         **{f"training.{name}": getattr(training, name) for name in ("seq_len", "global_batch", "precision")},
+        **{path: getattr(training, path.partition(".")[2]) for path in _OF_TABLES if path in stated},
     }
     fields = {
         path: sure(value, OF_SIZES if path == "model.name" and not scenario.model.name else "the file says so")

@@ -114,6 +114,7 @@ def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None
         "compile": bool(row.get("compile")),
         "optimizer": word(row, "optimizer", "adamw"),
         "optimizer_kernel": word(row, "optimizer_kernel", "default"),
+        "framework": word(row, "framework", "pytorch-eager"),
     }
     return place.scenario(model, plan, training)
 

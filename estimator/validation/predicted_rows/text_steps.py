@@ -8,14 +8,18 @@ from typing import Any
 
 from estimator.cost.efficiency import Calibrated
 from estimator.scenario.breakdown import WORK_PHASES, Phase
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import ATTENTIONS, OPTIMIZER_KERNELS
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
+from estimator.validation.csv_plan import ATTENTIONS as SPELT_ATTENTIONS
+from estimator.validation.csv_plan import NOT_COMPILED
 from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import Row, estimated, part_s, scenario_of, variant_plan
-from estimator.validation.spellings import precision_of, sharding_of
+from estimator.validation.spellings import optimizer_kernel_of, optimizer_of, precision_of, sharding_of
 
 BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
 """Columns that say how many sequences a step has, the surest first."""
@@ -161,7 +165,36 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     known["precision"] = precision_of(stated) or stated
     if known["precision"] != stated:
         place.assume(f"{stated} read as {known['precision']}")
-    return known
+    if isinstance(attention := known["attention"], str) and attention not in ATTENTIONS:
+        plain = attention.lower().strip()
+        known["attention"] = plain if plain in ATTENTIONS else SPELT_ATTENTIONS.get(plain, attention)
+    if isinstance(compiled := known.get("compile"), str):
+        known["compile"] = compiled.lower().strip() not in NOT_COMPILED
+    return known | _software(row, place)
+
+
+def _software(row: Row, place: TableDevice) -> dict[str, str]:
+    """Optimizer, its kernels and framework in a scenario's words, as ``headroom validate`` reads them.
+
+    A framework that is none of those known says nothing of a step; kernels that are none would be a wrong time.
+    """
+    optimizer, kernel, framework = (
+        str(row.get(name) or "").strip() for name in ("optimizer", "optimizer_kernel", "framework")
+    )
+    stated = optimizer_kernel_of(kernel)
+    if kernel and not stated and kernel.lower() != "default":
+        known = f"write {', '.join(OPTIMIZER_KERNELS[:-1])} or {OPTIMIZER_KERNELS[-1]}"
+        raise _problem("optimizer_kernel", f"{kernel[:40]!r} is none that is known; {known}")
+    found = {
+        "optimizer": optimizer_of(optimizer) or "adamw",
+        "optimizer_kernel": stated or ("" if kernel else optimizer_kernel_of(optimizer)) or "default",
+        "framework": framework.lower(),
+    }
+    if framework.lower() not in FRAMEWORKS:
+        found["framework"] = "pytorch-eager"
+        if framework:
+            place.assume(f"framework {framework[:40]!r}, none that is known, taken for plain PyTorch")
+    return found
 
 
 def usual_precision(chip: Chip) -> str:
@@ -193,6 +226,8 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if row.get("dp") is not None and whole(row, "dp") != dp:
         raise _problem("dp", f"{row['dp']} is not {ranks} GPUs over tp · pp · cp = {inner}")
     plan: dict[str, Any] = {**degrees, "dp": dp}
+    software = FRAMEWORKS.get(str(row.get("framework") or "").strip().lower())
+    recipes = software is not None and software.published.recipes
     stated = str(row.get("sharding") or row.get("strategy") or "").strip()
     sharding = sharding_of(stated)
     if stated and not sharding:
@@ -200,9 +235,12 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if stated:
         plan["sharding"] = sharding
     elif dp * degrees["cp"] > 1:
-        plan["sharding"] = usual_sharding(degrees["pp"])
-        words = "data parallel under FSDP" if inner == 1 else f"{plan['sharding']} over what is left"
+        plan["sharding"] = "zero1" if recipes else usual_sharding(degrees["pp"])
+        words = "data parallel under FSDP" if inner == 1 and not recipes else f"{plan['sharding']} over what is left"
         place.assume(f"{words}, as the table states no plan of several GPUs (columns sharding, tp, pp)")
+    if recipes and degrees["tp"] > 1:
+        plan |= {"sequence_parallel": True, "tp_overlap": True}
+        place.assume("sequence parallel, its exchange overlapped, as Megatron's published recipes set it")
     return plan
 
 

@@ -69,3 +69,23 @@ def test_a_profile_of_no_chip_of_the_catalogue_is_named_by_its_file(tmp_path, ca
     assert "is a profile of Chip 9000, which is no chip of the catalogue" in capsys.readouterr().err
     assert run(["import", str(hosts)]) == 0
     assert "own prediction: none, as no kernels of its device were recorded" in capsys.readouterr().out
+
+
+def test_the_same_probes_twice_are_refused_and_a_step_that_gives_nothing_is_named(tmp_path, capsys):
+    document = json.loads(PROBES.read_text())
+    again = tmp_path / "launches.json"
+    again.write_text(json.dumps(document))
+    assert run(["calibrate", str(PROBES), str(again)]) == 2
+    said = capsys.readouterr().err
+    assert f"{PROBES}, {again}: are the same measurements twice. Give them once" in said
+    document["rows"][0]["median_s"] *= 1.01
+    again.write_text(json.dumps(document))
+    step = tmp_path / "step.json"
+    step.write_text(json.dumps(document | {"rows": [], "steps_s": [0.1, 0.1]}))
+    assert run(["calibrate", str(PROBES), str(again), str(step)]) == 0
+    said = capsys.readouterr().out
+    assert f"from {PROBES}, {again}\n" in said, "files of one name are told apart"
+    assert "nothing taken from step.json: whole steps say nothing of single kernels" in said
+    table = [line.split() for line in said.splitlines() if line.startswith("host_")]
+    residuals = {(line[-1] == "1", line[-2].endswith("%")) for line in table}
+    assert residuals == {(True, False), (False, True)}, "a single point has no residual"

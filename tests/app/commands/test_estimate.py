@@ -178,6 +178,27 @@ def test_a_calibration_moves_a_prediction(write, capsys):
     assert seconds[2] < seconds[3]
 
 
+def test_a_calibration_of_another_chip_is_said_not_to_be_used(write, capsys):
+    ranges = {
+        "memory_frac": {"value": 0.44, "low": 0.4, "high": 0.5, "unit": "of memory bandwidth", "source": "a test"}
+    }
+    given = {"name": "ours", "base": "hopper", "device": "NVIDIA B200", "ranges": ranges}
+    other, again = (write(given, name) for name in ("other.json", "again.json"))
+    own = write(given | {"device": "NVIDIA H200"}, "own.json")
+    said = "No calibration is used: “ours” is of b200, and this is predicted for"
+    sweep = {**{key: LLAMA[key] for key in ("model", "cluster", "training")}, "locked": {"pp": 1, "tp": 1}}
+    scenario = write(LLAMA)
+    for command, path in (("estimate", scenario), ("estimate", str(OPS)), ("sweep", write(sweep, "sweep.json"))):
+        assert run([command, path, "--json", "--calibration", other]) == 0
+        found = capsys.readouterr()
+        where = found.err if command == "sweep" else " ".join(json.loads(found.out)["assumptions"])
+        assert f"{said} h200-sxm, with the efficiencies of its family." in where
+    assert run(["estimate", scenario, "--json", "--calibration", other, "--calibration", own]) == 0
+    assert "No calibration" not in capsys.readouterr().out
+    assert run(["estimate", scenario, "--calibration", other, "--calibration", again]) == 2
+    assert f"--calibration: {other} and {again} are both of b200. Give one for each device." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "content", "words"),
     [

@@ -72,6 +72,9 @@ def test_what_nanogpt_leaves_out_is_a_guess_or_asked_and_what_does_not_divide_is
     assert proposed.scenario["training"]["optimizer"] == "adamw"
     assert proposed.scenario["model"]["name"] == "GPT-2 small (nanoGPT)"
     assert (proposed.fields["plan.dp"].value, proposed.fields["plan.dp"].sure) == (8, True)
+    assert "FLOPs of a step over its time and its MFU" in proposed.fields["plan.dp"].evidence
+    told = said_scenario(answered(found, {"gpus": 8}), "a100-40gb-sxm").fields["plan.dp"]
+    assert (told.value, told.evidence) == (8, "the file says so")
     guessed = {path for path, field in proposed.fields.items() if not field.sure}
     assert guessed == {"plan.sharding", "plan.micro_batch", "training.precision"} & proposed.fields.keys()
     assert proposed.fields["plan.micro_batch"].value == 12
@@ -169,6 +172,9 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
         assert "sequence length" in proposed.reason
     whole = said_scenario(answered(found, {"seq_len": 2048}), "h100-sxm")
     assert (whole.asked, whole.scenario["training"]["global_batch"]) == ((), 64)
+    derived = "Derived: 64 sequences of a step over 8 of a device in 2 passes"
+    assert {said.fields["plan.dp"].evidence for said in (proposed, whole)} == {derived}
+    assert (whole.fields["plan.dp"].sure, whole.fields["plan.micro_batch"].evidence) == (True, "the file says so")
     assert not whole.fields["training.precision"].sure
     odd = one(read(tmp_path, TRAINER_HEAD.format(72, "3,407,872") + TRAINED))  # adapters, and 72 of 16
     assert (odd.scenario["plan"], "model" in odd.scenario) == ({"micro_batch": 8}, False)

@@ -32,7 +32,7 @@ def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimat
     assert drawn.step_time_s - fixed.step_time_s == pytest.approx(new_products_s(3.0, 3, 24, e))
     # After many steps no size is new, so that the step may be much shorter
     below = [one.interval_s[0] / one.step_time_s for one in (drawn, fixed)]
-    assert below[0] < 0.7 * below[1]
+    assert below[0] < 0.8 * below[1]
     assert ["1000000 µs to find" in " ".join(one.assumptions) for one in (fixed, drawn)] == [False, True]
     waits = OpList(source="trace", program="p", calls=(Call(kind="sync", varies=24),), signatures=(), chip="h200-sxm")
     assert not any(

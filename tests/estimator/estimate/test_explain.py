@@ -173,6 +173,15 @@ def test_a_host_that_binds_is_said_with_what_it_takes(late, chips, words):
     assert ("The host binds" in said) == bool(words)
 
 
+def test_a_host_that_was_probed_is_not_to_be_probed_again():
+    one, late = scenario(LLAMA), flawless(host_forward_s=1.0, host_backward_s=1.0)
+    probes = replace(late.ranges["host_launch_s"], source="probes: 3 differences of bare launches")
+    probed = replace(late, device=one.cluster.chip.name, ranges={**late.ranges, "host_launch_s": probes})
+    said = [" ".join(estimate(one, e).assumptions) for e in (late, probed)]
+    assert ["The host binds: it takes" in words for words in said] == [True, True]
+    assert ["calibrate with probes of yours" in words for words in said] == [True, False]
+
+
 def test_a_host_that_binds_in_forward_alone_binds_in_part():
     one = scenario(LLAMA)
     part = assembled(one, flawless()).timing.one.part

@@ -432,3 +432,32 @@ def test_precision_is_that_of_the_parameters_not_of_the_counters_of_steps(fused)
     assert found.fields["training.precision"].value == "bf16"
     assert found.fields["training.precision"].evidence == "products of bfloat16, parameters of bfloat16"
     assert found.fields["training.optimizer_kernel"].value == ("fused" if fused else "default")
+
+
+PLAIN, GATED = False, True
+
+
+@pytest.mark.parametrize(
+    ("attention", "network", "gated", "is_sure"),
+    [
+        ([(512, 1536)], [(512, 1536), (1536, 512)], PLAIN, True),  # queries, keys and values as wide as the network
+        ([(512, 1536)], [(512, 1536)] * 2 + [(1536, 512)], GATED, True),
+        ([(512, 1536)], [(512, 1536), (768, 512)], GATED, True),  # gate and up in one product
+        ([(512, 1536)], [(512, 768), (768, 512)], PLAIN, False),  # or 768 makes 8 + 2·2 heads, gated
+        ([(512, 512), (512, 1024)], [(512, 1024), (1024, 512)], PLAIN, True),
+        ([(512, 512)] * 3, [(512, 2048)] * 2 + [(2048, 512)], GATED, True),
+        ([(512, 512), (512, 128), (512, 128)], [(512, 128), (128, 512)], PLAIN, False),  # or keys with values, gated
+        ([(512, 640)], [(512, 640), (640, 512)], PLAIN, True),  # one head of keys for eight of queries
+    ],
+)
+def test_products_of_attention_are_none_of_the_network_s(attention, network, gated, is_sure):
+    found = of_widths(*attention, (512, 512), *network, (512, 100)).fields
+    assert (found["model.gated_ffn"].value, found["model.gated_ffn"].sure) == (gated, is_sure)
+
+
+def test_a_network_as_wide_as_attention_s_product_has_the_parameters_that_were_counted():
+    products = ((512, 1536), (512, 512), (512, 1536), (1536, 512), (512, 100))
+    found = of_widths(*products, parameters=sum(a * b for a, b in products) + (100 + 3) * 512)
+    assert found.notes == of_widths(*products).notes
+    assert (found.fields["model.tied_embedding"].value, found.fields["model.tied_embedding"].sure) == (False, True)
+    assert "1 of the 2" in found.fields["model.gated_ffn"].evidence

@@ -7,6 +7,7 @@ from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.plan import Plan
 from estimator.scenario.precision import QUANTISED, byte_widths
 from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import training_from_json
 from estimator.scenario.training import PRECISIONS, Training
 
 
@@ -26,3 +27,15 @@ def test_a_precision_that_is_none_names_the_field_and_the_choices():
     (problem,) = caught.value.problems
     assert problem.field == "training.precision"
     assert all(name in problem.remedy for name in PRECISIONS)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "remedy"),
+    [("adamw-fused", '"optimizer": "adamw", "optimizer_kernel": "fused"'), ("adamw-turbo", "One of: adamw, ")],
+)
+def test_an_optimizer_named_with_its_kernels_is_told_where_they_belong(optimizer, remedy):
+    with pytest.raises(InputProblems) as caught:
+        training_from_json({"seq_len": 8, "global_batch": 8, "optimizer": optimizer})
+    (problem,) = caught.value.problems
+    assert problem.field == "training.optimizer"
+    assert remedy in problem.remedy

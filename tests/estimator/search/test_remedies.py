@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from estimator.estimate.estimate import estimate
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text
-from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, FieldChange, remedies
+from estimator.search.remedies import ALIKE_FRAC, LEAST_FRAC, REMEDY_FIELDS, FieldChange, remedies
 
 SAMPLES = sorted((Path(__file__).parents[3] / "app" / "samples").glob("*.json"))
 CLUSTER = {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 8}
@@ -120,3 +122,28 @@ def test_flash_is_no_remedy_where_numbers_are_wide():
     for one in found.best:
         there = {change.field: change.after for change in one.changes}
         assert there.get("training.attention") is None or there.get("training.precision") not in (None, "tf32")
+
+
+ONE_GPU = {"model": "gpt2", "cluster": {"chip": "h100-sxm", "chips_per_node": 1, "nodes": 1},
+           "plan": {"micro_batch": 4}}  # fmt: skip
+GPT_2 = {"seq_len": 512, "global_batch": 4, "precision": "bf16-amp"}
+
+
+def test_the_fused_update_is_a_remedy_where_pytorch_has_one():
+    asked = {**ONE_GPU, "training": GPT_2}
+    fused = {**ONE_GPU, "training": {**GPT_2, "optimizer_kernel": "fused"}}
+    (found,) = (one for one in remedies(asked).best if one.changes[0].field == "training.optimizer_kernel")
+    assert found.changes == (FieldChange(field="training.optimizer_kernel", before="default", after="fused"),)
+    assert found.step_time_s == estimate(scenario_from_json(fused), interval=False).step_time_s
+    assert "training.optimizer_kernel" not in {c.field for one in remedies(fused).best for c in one.changes}
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"framework": "pytorch-1.10"}, {"framework": "megatron"}, {"optimizer": "adafactor"}]
+)
+def test_no_kernel_is_tried_where_none_can_be_chosen(chosen, monkeypatch):
+    asked = {**ONE_GPU, "training": {**GPT_2, **chosen}}
+    tried = remedies(asked).tried
+    monkeypatch.setattr("estimator.search.remedies.REMEDY_FIELDS", REMEDY_FIELDS[:-1])
+    assert REMEDY_FIELDS[-1] == "training.optimizer_kernel"
+    assert remedies(asked).tried == tried

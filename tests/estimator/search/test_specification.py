@@ -56,3 +56,16 @@ def test_all_mistakes_are_named_at_once():
         "cluster", "limits.memory_bytes", "model", "objective", "plan", "search.overlap", "search.tp",
         "training.seq_len",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"locked": {"optimizer_kernel": "fused"}}, {"search": {"optimizer_kernel": ["fused"]}},
+     {"grid": ["tp", "optimizer_kernel"]}],
+)  # fmt: skip
+def test_a_field_of_the_training_is_told_where_it_belongs(given):
+    with pytest.raises(InputProblems) as caught:
+        checked(GOOD | given)
+    (problem,) = caught.value.problems
+    assert problem.field == f"{next(iter(given))}.optimizer_kernel"
+    assert "Give it as training.optimizer_kernel" in problem.remedy

@@ -328,13 +328,24 @@ def test_notes_name_an_optimizer_and_families_have_their_dropout():
         ({"optimizer": "AdamW (fused)"}, "fused"),
         ({"optimizer": "adamw", "optimizer_kernel": "for-loop"}, "for-loop"),
         ({"optimizer": "foreach Adam"}, "foreach"),
+        ({"optimizer": "AdamW foreach=False"}, "for-loop"),
+        ({"optimizer": "AdamW (fused=True)"}, "fused"),
+        ({"optimizer": "AdamW fused=False"}, "default"),
+        ({"optimizer": "AdamW", "optimizer_kernel": "for loop"}, "for-loop"),
         ({"optimizer": "AdamW", "optimizer_kernel": "default"}, "default"),
+        ({"optimizer": "AdamW", "optimizer_kernel": "For_Loop"}, "for-loop"),
         ({}, "default"),
     ],
 )
 def test_a_row_names_the_kernels_of_its_optimizer(cells, kernel):
     training = read(**cells).training
     assert (training.optimizer, training.optimizer_kernel) == ("adamw", kernel)
+
+
+def test_a_word_that_is_no_kernel_is_refused():
+    row = scenario_of_row({**ROW, "optimizer": "AdamW (fused)", "optimizer_kernel": "turbo"})
+    assert row.scenario is None
+    assert row.reason.startswith("training.optimizer_kernel: 'turbo' is not known.")
 
 
 TOLD = "args: --transformer-impl=transformer_engine --deterministic-mode=True"

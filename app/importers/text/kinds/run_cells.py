@@ -81,6 +81,9 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         row["sharding"] = "fsdp" if says_yes(plain) else plain
     elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in meaning.RECOMPUTED:
         row["recompute"] = meaning.RECOMPUTED[plain.lower()]
+    elif meaning.name_is(column, meaning.OPTIMIZER_KERNEL):
+        if plain:
+            row["optimizer_kernel"] = plain
     elif is_out_of_memory(column.name):
         row["oom"] = plain
     elif meaning.name_is(column, meaning.STATUS):

@@ -26,8 +26,8 @@ def steps_of_one_run(rows: Sequence[dict[str, Any]]) -> tuple[float, ...]:
 
 _OF_THE_RUN = {
     "model", "gpu", "device", "precision", "sharding", "strategy", "recompute", "compile", "attention", "offload",
-    "optimizer", "framework", "gradient_accumulation", "variant", "config", "name", "run", "implementation",
-    "parameters", *(name for _, name in COUNTS),
+    "optimizer", "optimizer_kernel", "framework", "gradient_accumulation", "variant", "config", "name", "run",
+    "implementation", "parameters", *(name for _, name in COUNTS),
 }  # fmt: skip
 """Columns that say what ran; rows that differ in one are of different runs."""
 

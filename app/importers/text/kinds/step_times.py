@@ -113,6 +113,8 @@ def _timings(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Colum
             continue
         if _of_a_run(table, i, column) or _numbered(table, i, column):
             continue
+        if column.unit is None and meaning.name_is(column, meaning.OPTIMIZER_KERNEL):
+            continue
         if column.unit is None or column.unit.suffix == "_s":
             found.append((i, column, what))
     return found or _bare(table, columns)

@@ -11,8 +11,8 @@ from typing import Any
 from app.importers.text.trainers.bars import longest_bar_s
 from app.importers.text.trainers.log import ARGUMENT, Log, memory_of, model_of, number, whole
 from app.importers.text.values.models import catalogue_key
-from estimator.scenario.measurement import Warning
-from estimator.scenario.units import GIB
+from estimator.scenario.measurement import FIELD_DERIVED, Warning
+from estimator.scenario.units import GIB, counted
 
 _ENTRY = re.compile(r"\{('(?:loss|train_runtime|eval_loss)':.{1,2000})\}")
 _PAIR = re.compile(r"'(\w{1,60})': '?([-+\d.eE]{1,40})'?")
@@ -160,6 +160,10 @@ def _log(
     batch = said.get("Total train batch size", 0)
     own = said.get("Instantaneous batch size per device", 0) * said.get("Gradient Accumulation steps", 1)
     world = batch // own if batch and own and batch % own == 0 else 0
+    if world:
+        each, passes = said["Instantaneous batch size per device"], said.get("Gradient Accumulation steps", 1)
+        message = f"Derived: {batch} sequences of a step over {each} of a device in {counted(passes, 'pass', 'passes')}"
+        warnings.append(Warning(code=FIELD_DERIVED, message=message, where="plan.dp"))
     length = _length(entries, steps, batch)
     return Log(
         rows=tuple(rows),

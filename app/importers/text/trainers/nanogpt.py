@@ -10,7 +10,7 @@ from typing import Any
 from app.importers.text.trainers import loop
 from app.importers.text.trainers.log import Log, model_of, number
 from estimator.scenario import catalog
-from estimator.scenario.measurement import FIELD_GUESSED, Warning
+from estimator.scenario.measurement import FIELD_DERIVED, FIELD_GUESSED, Warning
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import model_from_json
 
@@ -72,7 +72,12 @@ def read(lines: Sequence[str]) -> Log | None:
     ranks = _ranks(log, printed, tokens, sizes)
     plan = _plan(stated, said, training.get("global_batch", 0), ranks, guesses)
     warnings = [*log.warnings, *(Warning(code=FIELD_GUESSED, message=why, where=at) for at, why in guesses.items())]
-    if "dp" not in plan:
+    if "dp" in plan:
+        message = (
+            "Derived: FLOPs of a step over its time and its MFU, which nanoGPT counts of an A100, as a whole number"
+        )
+        warnings.append(Warning(code=FIELD_DERIVED, message=message, where="plan.dp"))
+    else:
         message = "The log shows no MFU that a whole number of GPUs has, so nothing tells how many shared a step"
         warnings.append(Warning(code="ranks-unknown", message=message))
     scenario = {**({"model": model} if model else {}), "plan": plan, "training": training}

@@ -69,6 +69,8 @@ PRECISION = {"precision", "dtype", "data_type", "type"}
 PRECISION_FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
 """What programs turn on by a name of its own, as the Trainer's arguments do."""
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
+OPTIMIZER_KERNEL = {"optimizer_kernel", "optimizer_kernels", "optimizer_impl", "optimizer_implementation"}
+"""Which of PyTorch's kernels update the parameters: no time of the optimizer, and not which one it is."""
 STATUS = {"status", "result", "ok", "state", "outcome", "exit_status"}
 VERSION = {"version", "implementation", "impl", "variant", "method", "kind", "mode"}
 CONFIG = {"config", "configuration", "setting", "settings"}

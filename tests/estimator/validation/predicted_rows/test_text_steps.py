@@ -10,7 +10,7 @@ from estimator.scenario.measurement import Measurement, Origin
 from estimator.scenario.scenario import scenario_from_json
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.text_steps import text_row, usual_precision
+from estimator.validation.predicted_rows.text_steps import scenario_of_text_row, text_row, usual_precision
 from estimator.validation.spellings import chips_named
 
 LINE = {
@@ -218,3 +218,54 @@ def test_a_row_that_ran_out_of_memory_is_held_against_what_it_is_predicted_to_ne
     at_once = {**LINE, "batch": 128, "step_s": None, "status": "oom"}
     assert predicted_table(table(at_once), "").fits.oom_unfit == 1
     assert predicted_table(table({**at_once, "micro_batch": 1, "recompute": "full"}), "").fits.oom_unfit == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ({}, ("adamw", "default", "pytorch-eager")),
+        ({"optimizer": "AdamW"}, ("adamw", "default", "pytorch-eager")),
+        ({"optimizer": "AdamW (fused)"}, ("adamw", "fused", "pytorch-eager")),
+        ({"optimizer": "AdamW foreach=False"}, ("adamw", "for-loop", "pytorch-eager")),
+        ({"optimizer": "AdamW (fused)", "optimizer_kernel": "foreach"}, ("adamw", "foreach", "pytorch-eager")),
+        ({"optimizer": "AdamW (fused)", "optimizer_kernel": "default"}, ("adamw", "default", "pytorch-eager")),
+        ({"optimizer_kernel": "For-Loop"}, ("adamw", "for-loop", "pytorch-eager")),
+        ({"optimizer": "8-bit Adam", "framework": "Megatron"}, ("adamw-8bit", "default", "megatron")),
+        ({"framework": "our own"}, ("adamw", "default", "pytorch-eager")),
+    ],
+)
+def test_a_line_names_its_optimizer_its_kernels_and_its_framework(columns, chosen):
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    training = scenario_of_text_row({**SMALL, **columns}, place).training
+    assert (training.optimizer, training.optimizer_kernel, training.framework) == chosen
+    assert any("'our own', none that is known" in one for one in place.assumed) == ("our own" in columns.values())
+
+
+def test_kernels_that_are_none_are_refused_by_their_column():
+    (reason,) = predicted_table(table({**SMALL, "gpu": "H100", "optimizer_kernel": "turbo"}), "").reasons
+    assert reason.startswith("optimizer_kernel: 'turbo' is none that is known; write default, foreach, fused or")
+
+
+def test_a_line_of_megatron_is_laid_out_as_its_recipes_are():
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    line = {**LINE, "gpus": 16, "tp": 4, "micro_batch": 1}
+    plain, own = (scenario_of_text_row(row, place).plan for row in (line, {**line, "framework": "megatron"}))
+    assert (plain.sharding, plain.sequence_parallel) == ("fsdp", False)
+    assert (own.sharding, own.sequence_parallel, own.tp_overlap) == ("zero1", True, True)
+    assert any("as Megatron's published recipes set it" in one for one in place.assumed)
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ({"compile": "no"}, (False, "sdpa")),
+        ({"compile": "False", "attention": "SDPA"}, (False, "sdpa")),
+        ({"compile": "Yes", "attention": "flash2"}, (True, "flash")),
+        ({"compile": "max-autotune", "attention": "flash"}, (True, "flash")),
+        ({"compile": True, "attention": "naive"}, (True, "eager")),
+        ({"compile": 0}, (False, "sdpa")),
+    ],
+)
+def test_a_line_says_whether_it_is_compiled_and_which_attention_it_has(columns, chosen):
+    training = scenario_of_text_row({**SMALL, **columns}, TableDevice(chip="h100-sxm", ranks=1)).training
+    assert (training.compile, training.attention) == chosen

@@ -436,3 +436,22 @@ def test_words_for_models_cards_and_batches_are_read(tmp_path, header, cells):
         "step_s": 0.89,
         "status": "ok",
     }
+
+
+@pytest.mark.parametrize("header", ["optimizer,optimizer kernel", "Optimizer,optimizer_kernel"])
+def test_kernels_of_an_optimizer_are_neither_its_time_nor_another_optimizer(tmp_path, header):
+    about = f"model,gpu,batch,seq len,{header},step (ms)\n"
+    text = about + "gpt2,H100,4,512,AdamW,fused,24\ngpt2,H100,4,512,AdamW,for-loop,33\n"
+    measured = one(read(tmp_path, text), "step-times")
+    assert [(row["optimizer"], row["optimizer_kernel"]) for row in measured.rows] == [
+        ("AdamW", "fused"),
+        ("AdamW", "for-loop"),
+    ]
+    assert not measured.steps_s, "rows of other kernels are no steps of one run"
+
+
+def test_kernels_alone_are_no_optimizer(tmp_path):
+    text = "model,gpu,batch,seq len,optimizer_kernel,step (ms)\ngpt2,H100,4,512,fused,24\n"
+    (row,) = rows(tmp_path, text)
+    assert row["optimizer_kernel"] == "fused"
+    assert "optimizer" not in row

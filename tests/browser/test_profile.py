@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import re
 
@@ -41,11 +42,14 @@ _IMAGES = """async () => {
 }"""
 
 
+MOMENTS = itertools.count(1)
+
+
 @pytest.fixture
 def unknown(tmp_path):
-    """A profile whose name says nothing."""
+    """A profile whose name says nothing, another file for each test: one that is there already is shown as it is."""
     path = tmp_path / "unknown.json.gz"
-    path.write_bytes(TRACE.read_bytes())
+    path.write_bytes(gzip.compress(gzip.decompress(TRACE.read_bytes()), 1, mtime=next(MOMENTS)))
     return path
 
 

@@ -80,6 +80,8 @@ class Framework:
     - ``caching_allocator``: large tensors have segments of PyTorch's allocator, which rounds them up.
     - ``multi_tensor``: the optimizer runs over all tensors at once where kernels are launched (PyTorch's from 2.0).
     - ``keeps_gradients``: gradients are zeroed after a step, not freed (zero_grad before PyTorch 2.0).
+    - ``clips_gradients``: all gradients' norm is taken, and they are scaled by it, before the update (max_grad_norm of
+      transformers' TrainingArguments is 1 unless set to 0). Where one kernel updates all, that is in it.
     - ``softmax_keeps_input``: the softmax of the scores keeps its input beside its result (PyTorch before 1.11).
     - ``dtensor``: tensor parallelism is DTensor's and sharded parameters are FSDP2's, with what Python does for each.
     - ``pieces_attention``: the implementation of attention that runs where ranks hold pieces of a sequence, whatever
@@ -120,6 +122,7 @@ class Framework:
     caching_allocator: bool = True
     multi_tensor: bool = True
     keeps_gradients: bool = False
+    clips_gradients: bool = False
     softmax_keeps_input: bool = False
     dtensor: bool = False
     pieces_attention: str = ""
@@ -153,13 +156,15 @@ _EAGER = Framework(
     measurable=True,
 )
 
+# _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each sequence
+# of 512 tokens, 1 656 without it).
+_EAGER_2022 = Framework(label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True)
+
 FRAMEWORKS = {
     "pytorch-eager": _EAGER,
-    # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each
-    # sequence of 512 tokens, 1 656 without it).
-    "pytorch-1.10": Framework(
-        label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True
-    ),
+    "pytorch-1.10": _EAGER_2022,
+    "trainer": replace(_EAGER, label="Hugging Face Trainer", clips_gradients=True, measurable=False),
+    "trainer-2022": replace(_EAGER_2022, label="Hugging Face Trainer up to PyTorch 1.10", clips_gradients=True),
     "pytorch-compile": replace(_EAGER, label="PyTorch compiled", fuses=True, host="fused"),
     "torchtitan": _TORCHTITAN,
     # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.

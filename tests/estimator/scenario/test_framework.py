@@ -31,7 +31,7 @@ SCENARIOS = [
 TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
 
 
-NOT_IN_BUFFERS = {"multi_tensor", "keeps_gradients", "caching_allocator"}
+NOT_IN_BUFFERS = {"multi_tensor", "keeps_gradients", "caching_allocator", "clips_gradients"}
 """Traits that do not show where one kernel updates parameters that live in buffers as their gradients do."""
 
 

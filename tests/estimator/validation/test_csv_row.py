@@ -309,6 +309,10 @@ def test_software_is_of_the_month_that_a_row_was_measured_in():
     assert read(**bert, source="docs (commit 1; measured 2022-01)").training.framework == "pytorch-1.10"
     assert read(**bert, source="docs (measured 2022-03)").training.framework == "pytorch-eager"
     assert read(framework="megatron", source="docs (measured 2022-01)").training.framework == "megatron"
+    pages = "huggingface/transformers docs/perf.md (measured {})"
+    assert read(**bert, source=pages.format("2022-01")).training.framework == "trainer-2022"
+    assert read(**bert, source=pages.format("2022-03")).training.framework == "trainer"
+    assert read(**{**bert, "framework": "megatron"}, source=pages).training.framework == "megatron"
     assert read(framework="torchtitan", notes="measured 2024-12").training.framework == "torchtitan-2024"
     assert read(framework="torchtitan", notes="measured 2025-06").training.framework == "torchtitan"
 

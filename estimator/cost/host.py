@@ -52,6 +52,11 @@ def launching_s(training: Training, phase: str, launches: Number, views: Number,
     return (launches + views) * (each / ops)
 
 
+def plain_s(phase: str, kernels: Number, e: Efficiencies) -> Number:
+    """Host time of a pass for kernels of plain PyTorch that stand between those of a framework of its own."""
+    return kernels * (e.host_forward_s if phase == "forward" else e.host_backward_s)
+
+
 def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Number:
     """Time of a step in which the device waits whatever its length: between steps, and for a host without a lead.
 

@@ -18,7 +18,7 @@ class PublishedDefaults:
     chips do whose attention kept the scores, and runs that list what they were told; its recipes drop nothing. None
     where it drops nothing by itself. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as many
     micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets instead
-    of AdamW.
+    of AdamW. ``variants``: likewise, the record of what its recipe for a model leaves as it is.
     """
 
     recipes: bool = False
@@ -27,6 +27,7 @@ class PublishedDefaults:
     dropout: float | None = None
     micro_batches_as_stages: bool = False
     optimizers: tuple[tuple[str, str], ...] = ()
+    variants: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,10 @@ class Framework:
       batched one.
     - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
       weighted_bias_quick_geglu_impl clamps before it calls that).
+    - ``routes_op_by_op``: routing, and the turning of latent attention's queries and keys, are kernels of plain
+      PyTorch, and experts' rows are exchanged by plain all-to-alls (Megatron-Core without moe_router_fusion,
+      apply_rope_fusion and moe_flex_dispatcher_backend, as Megatron-Bridge has models of
+      DeepSeek-V3's kind unless told otherwise).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
       deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
       the messages of all micro-batches from the start.
@@ -118,6 +123,7 @@ class Framework:
     multiplies_apart: bool = False
     multiplies_grouped: bool = False
     clamps_apart: bool = False
+    routes_op_by_op: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
     multi_tensor: bool = True
@@ -156,6 +162,41 @@ _EAGER = Framework(
     measurable=True,
 )
 
+_MEGATRON = Framework(
+    label="Megatron",
+    fuses=True,
+    host="megatron",
+    contention="contention_megatron_frac",
+    vocab_parallel=True,
+    vocab_parallel_loss=True,
+    master_weights=True,
+    in_place_buffers=True,
+    adds_in_products=True,
+    accumulates=False,
+    fused_optimizer=True,
+    merges_parallel=True,
+    merges_input_gradients=False,
+    fuses_projections=True,
+    redoes_whole_blocks=True,
+    weighs_inside_experts=True,
+    transposes_for_flash=True,
+    multiplies_apart=True,
+    clamps_apart=True,
+    frees_between_stages=True,
+    # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
+    # hidden_dropout and attention_dropout of megatron/core/transformer/transformer_config.py. Megatron-Bridge's
+    # recipes/moonlight (main_grads_dtype, exp_avg_dtype; all but those for adapters on two GPUs): its other recipes
+    # with moments of two bytes keep gradients of four, or are not those that its tables of speed are of.
+    published=PublishedDefaults(
+        recipes=True,
+        exposes_ddp=True,
+        bucket_parameters=(40_000_000, 1_000_000),
+        dropout=0.1,
+        optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
+        variants=(("moonlight-16b-a3b", "megatron-unfused"),),
+    ),
+)
+
 # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each sequence
 # of 512 tokens, 1 656 without it).
 _EAGER_2022 = Framework(label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True)
@@ -175,39 +216,8 @@ FRAMEWORKS = {
         compiles_loss=False,
         published=PublishedDefaults(micro_batches_as_stages=True),
     ),
-    "megatron": Framework(
-        label="Megatron",
-        fuses=True,
-        host="megatron",
-        contention="contention_megatron_frac",
-        vocab_parallel=True,
-        vocab_parallel_loss=True,
-        master_weights=True,
-        in_place_buffers=True,
-        adds_in_products=True,
-        accumulates=False,
-        fused_optimizer=True,
-        merges_parallel=True,
-        merges_input_gradients=False,
-        fuses_projections=True,
-        redoes_whole_blocks=True,
-        weighs_inside_experts=True,
-        transposes_for_flash=True,
-        multiplies_apart=True,
-        clamps_apart=True,
-        frees_between_stages=True,
-        # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
-        # hidden_dropout and attention_dropout of megatron/core/transformer/transformer_config.py. Megatron-Bridge's
-        # recipes/moonlight (main_grads_dtype, exp_avg_dtype; all but those for adapters on two GPUs): its other recipes
-        # with moments of two bytes keep gradients of four, or are not those that its tables of speed are of.
-        published=PublishedDefaults(
-            recipes=True,
-            exposes_ddp=True,
-            bucket_parameters=(40_000_000, 1_000_000),
-            dropout=0.1,
-            optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
-        ),
-    ),
+    "megatron": _MEGATRON,
+    "megatron-unfused": replace(_MEGATRON, label="Megatron, routing not fused", routes_op_by_op=True),
     "xla": Framework(
         label="XLA (JAX)",
         pads_products=True,

@@ -150,6 +150,11 @@ def plan_and_training(
     if newer and narrow and (known_experts(cells.get("model", "")) or number(cells.get("experts", ""))):
         training["experts"] = "fused"
         assumptions.append("experts = fused (in Megatron's recipes for Blackwell since NeMo 26.06)")
+    known = model_of(cells.get("model", ""))
+    usual = dict(published.variants).get(known.name if known else "")
+    if usual and not STATED_ARGUMENTS.search(cells.get("notes", "")):
+        training["framework"] = usual
+        assumptions.append(f"framework = {usual} ({software.label}'s recipe for this model)")
     return plan, training
 
 

@@ -397,6 +397,8 @@ def test_a_recipe_for_a_model_sets_its_optimizer_and_another_stays_possible():
     assert usual.scenario.training.optimizer == "adamw-bf16"
     assert any("optimizer = adamw-bf16 (Megatron's recipe" in text for text in usual.assumptions)
     assert [one.training.optimizer for one in usual.other_moments] == ["adamw"]
+    assert usual.scenario.training.framework == "megatron-unfused"
+    assert scenario_of_row({**moonlight, "notes": TOLD}).scenario.training.framework == "megatron"
     for stated in ({"optimizer": "adamw"}, {"notes": TOLD}):
         other = scenario_of_row({**moonlight, **stated})
         assert (other.scenario.training.optimizer, other.other_moments) == ("adamw", ())

@@ -149,6 +149,29 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
     return gathered * e.host_fsdp_forward_s, gathered * e.host_fsdp_backward_s
 
 
+BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
+"""Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
+and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
+SCATTER_LAUNCHES = 4.1
+"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as: 3.8 to 4.5 in the probes of six H100
+and H200 hosts, their geometric mean."""
+
+
+def scattered_s(
+    training: Training, sharding: str, ranks: Number, buckets: Number, tensors: Number, micro_batches: Number,
+    e: Efficiencies,
+) -> Number:  # fmt: skip
+    """Host time of a backward whose hooks copy gradients into flat buckets and scatter these, beside what makes them.
+
+    ZeRO-2 does so in every micro-batch, ZeRO-1 in the last, of whose time each has its share. Autograd records none.
+    """
+    if sharding not in ("zero1", "zero2") or not training.traits.dtensor:
+        return 0.0
+    op_s = e.host_unrecorded_frac * e.host_forward_s / e.host_forward_dispatches_per_kernel
+    found = buckets * (BUCKET_OPS * op_s + SCATTER_LAUNCHES * e.host_launch_s) + tensors * TENSOR_OPS * op_s
+    return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
+
+
 def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors: Number, e: Efficiencies) -> Number:
     """Host time before an optimizer's first kernel: it walks over all tensors, longer where each is a DTensor."""
     return tensors * (e.host_tensor_s + _of_dtensors_s(training, sharding, ranks, tp, e.host_sharded_tensor_s))

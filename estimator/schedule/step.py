@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from estimator.communication.data import buckets_of
 from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
@@ -21,6 +22,7 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
+    scattered_s,
     sharded_modules_s,
     slowest_rank,
     walk_s,
@@ -29,7 +31,7 @@ from estimator.cost.price import price
 from estimator.memory.memory import StageMemory, stage_memory
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
-from estimator.memory.stage_parameters import Policy, stage_parameters
+from estimator.memory.stage_parameters import Policy, large_tensors, stage_parameters
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
 from estimator.scenario.arrays import maximum, minimum, where
@@ -196,7 +198,18 @@ def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
-    return gradient_accumulation(shard.training, shard.widths, kept, tensors + expert_tensors)
+    count = _buckets(setting, kind) if policy.sharding == "zero2" else tensors + expert_tensors
+    return gradient_accumulation(shard.training, shard.widths, kept, count)
+
+
+def _buckets(setting: Setting, kind: StageKind) -> Number:
+    """Flat buckets of a stage's gradients, dense and experts'."""
+    dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    width, policy = setting.shard.widths.gradient, setting.policy
+    large, expert_large = large_tensors(setting.shard, kind)
+    return buckets_of(dense, width, tensors, policy.bucket_bytes, large) + where(
+        expert_tensors > 0, buckets_of(expert, width, expert_tensors, policy.bucket_bytes, expert_large), 0.0
+    )
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
@@ -212,6 +225,11 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(found)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
+    _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    backward_s = backward_s + scattered_s(
+        setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
+        setting.micro_batches, e,
+    )  # fmt: skip
     added_s: Number = 0.0
     for op in _accumulation(setting, kind):
         # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import SCATTER_LAUNCHES
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -113,6 +114,17 @@ def test_micro_batches_repeat_both_passes_and_add_up_gradients():
 def data_parallel(sharding: str, **rest) -> Found:
     plan = {"dp": 4, "sharding": sharding, **rest.pop("plan", {})}
     return run(plan=plan, **rest)
+
+
+def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
+    e = flawless(host_launch_s=1.0)
+    first, again = (
+        built(scenario(LLAMA, plan={"dp": 4, "sharding": sharding}, global_batch=8), e)
+        for sharding in ("zero2", "zero1")
+    )
+    # The tables' gradients of 2 bytes share buckets of 25 MiB with all others: one in all.
+    assert first.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES)
+    assert again.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES / 2)
 
 
 def test_without_overlap_ddp_pays_for_its_all_reduce_and_its_copies():

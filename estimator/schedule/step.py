@@ -41,7 +41,7 @@ from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight, held_up_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,7 +279,7 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
     times = [one.times_ahead(e) if ahead else one.times for one in passes]
     found = pipeline_bubble(
         setting.plan.schedule, times, setting.kinds, setting.stages, setting.micro_batches,
-        setting.virtual_stages, send_s,
+        setting.virtual_stages, send_s, one_stream=setting.training.traits.dtensor,
     )  # fmt: skip
     if ahead:
         # The step ends with its devices, were no host late, or with the slowest host: its micro-batches, and the last
@@ -305,9 +305,12 @@ def _slowest_s(setting: Setting, times: Sequence[StageTimes]) -> Number:
 
 def pipeline_bubble(
     schedule: str, times: Sequence[StageTimes], kinds: Sequence[StageKind], stages: Number, micro_batches: Number,
-    virtual_stages: Number, send_s: Number,
+    virtual_stages: Number, send_s: Number, *, one_stream: bool,
 ) -> Bubble:  # fmt: skip
-    """The bubble of a first, a middle and a last stage, less what the middle ones lack in blocks."""
+    """The bubble of a first, a middle and a last stage, less what the middle ones lack in blocks.
+
+    ``one_stream``: whether all messages of a rank take turns, as PyTorch's do (``held_up_s``).
+    """
     first, middle, last = times
     found = bubble_s(
         schedule,
@@ -321,7 +324,10 @@ def pipeline_bubble(
     )
     lacking = kinds[1].lacking / maximum(kinds[1].layers, 1.0)
     ramp_s = FORMULAS[schedule].ramp_s(middle, virtual_stages)
-    return replace(found, idle_s=maximum(found.idle_s - lacking * ramp_s, 0.0))
+    idle_s = maximum(found.idle_s - lacking * ramp_s, 0.0)
+    if one_stream and schedule == "interleaved":
+        idle_s = idle_s + held_up_s(middle, stages, virtual_stages)
+    return replace(found, idle_s=idle_s)
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:

@@ -25,6 +25,7 @@ from estimator.cost.host import (
     scattered_s,
     sharded_modules_s,
     slowest_rank,
+    stage_message_s,
     walk_s,
 )
 from estimator.cost.price import price
@@ -226,17 +227,25 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
-    backward_s = backward_s + scattered_s(
-        setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
-        setting.micro_batches, e,
-    )  # fmt: skip
+    if setting.plan.overlap:
+        backward_s = backward_s + scattered_s(
+            setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
+            setting.micro_batches, e,
+        )  # fmt: skip
     added_s: Number = 0.0
     for op in _accumulation(setting, kind):
         # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.
         often = (setting.micro_batches - 1) / setting.micro_batches
         backward_s = backward_s + launching_s(setting.training, "backward", often * op.launches, 0.0, e)
         added_s = added_s + often * _seconds([op], setting.cluster, e)
-    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, part.products, e)
+    # The model's first stage, whose input takes no gradient, goes backward at once.
+    put_off = part.products * (1.0 - 1.0 / setting.virtual_stages) if kind.name == "first" else part.products
+    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, put_off, e)
+    if setting.training.traits.dtensor and kind.name != "only":
+        # Forward and backward each take a chunk's messages in and hand its own on, but at the model's ends.
+        ends = (1.0 if kind.embedding else 0.0) + (1.0 if kind.head else 0.0)
+        each_s = (2.0 * setting.virtual_stages - ends) * stage_message_s(e)
+        forward_s, backward_s = forward_s + each_s, backward_s + each_s
     slowest = slowest_rank(setting.training, setting.cluster.chips / _waiting_stages(setting), e)
     part = replace(
         part,

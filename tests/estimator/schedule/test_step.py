@@ -126,6 +126,31 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
     # The tables' gradients of 2 bytes share buckets of 25 MiB with all others: one in all.
     assert first.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES)
     assert again.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES / 2)
+    after = built(scenario(LLAMA, plan={"dp": 4, "sharding": "zero2", "overlap": False}, global_batch=8), e)
+    assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
+
+
+def test_the_first_stage_puts_no_weight_gradient_off():
+    e = flawless(host_put_off_s=1.0)
+    for schedule, first in (("zero-bubble", 0), ("zero-bubble-v", (14 + 1) / 2)):
+        one = built(scenario({**LLAMA, "layers": 8}, plan={"pp": 4, "schedule": schedule}, global_batch=8), e)
+        found = [each.part.host_backward_s for each in one.passes]
+        # Two blocks of seven products each, of the fold one of two stages; there the first rank has the head as well.
+        assert found[:2] == pytest.approx([first, 14]), schedule
+    plain = built(scenario({**LLAMA, "layers": 8}, plan={"pp": 4}, global_batch=8), e)
+    assert [each.part.host_backward_s for each in plain.passes] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("schedule", "chunks", "messages"), [("1f1b", 1, [1, 2, 1]), ("interleaved", 2, [3, 4, 3]),
+                                                              ("zero-bubble-v", 2, [2, 4, 4])])  # fmt: skip
+def test_the_host_launches_each_message_between_pytorchs_stages(schedule, chunks, messages):
+    plan = {"pp": 4, "schedule": schedule, "virtual_stages": chunks if schedule == "interleaved" else 1}
+    model = {**LLAMA, "layers": 8}
+    one = built(scenario(model, plan=plan, global_batch=8), flawless(host_launch_s=1.0))
+    for way in ("host_forward_s", "host_backward_s"):
+        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([16 * n for n in messages])
+    megatron = built(scenario(model, plan=plan, global_batch=8, framework="megatron"), flawless(host_launch_s=1.0))
+    assert [each.part.host_forward_s for each in megatron.passes] == [0, 0, 0]
 
 
 def test_without_overlap_ddp_pays_for_its_all_reduce_and_its_copies():

@@ -15,6 +15,9 @@ from benchmarks.checkpointed import KINDS
 from estimator.cost.device_time import Work, work_of
 from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
+    BUCKET_OPS,
+    SCATTER_LAUNCHES,
+    TENSOR_OPS,
     WIDTH_OF_SIZES,
     blocking_collective_s,
     handed_over_s,
@@ -24,6 +27,7 @@ from estimator.cost.host import (
     put_off_products_s,
     recorded_launch_s,
     running_again_s,
+    scattered_s,
     sharded_modules_s,
     slowest_rank,
     split_products_s,
@@ -178,6 +182,18 @@ def test_products_of_drawn_sizes_are_new_as_often_as_even_draws_are(alike, size,
     assert new_products_s(3.0, alike, size, e) / 3 == pytest.approx(first / draws, rel=1 / size)
     more = replace(e, new_products_steps=2.0 * steps)
     assert new_products_s(3.0, alike, size, more) < new_products_s(3.0, alike, size, e) <= 3
+
+
+def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_zero_2():
+    e = flawless(
+        host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.5, host_launch_s=1.0
+    )
+    eager = Training(seq_len=1, global_batch=1)
+    every = 3 * (BUCKET_OPS * 1.5 + SCATTER_LAUNCHES) + 7 * TENSOR_OPS * 1.5
+    assert scattered_s(eager, "zero2", 2, 3, 7, 4, e) == pytest.approx(every)
+    assert scattered_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
+    assert scattered_s(eager, "ddp", 2, 3, 7, 4, e) == scattered_s(eager, "zero2", 1, 3, 7, 4, e) == 0
+    assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
 
 
 def test_put_off_weight_gradients_start_autograd_for_each_product():

@@ -54,6 +54,9 @@ class Framework:
       gathered again (Megatron).
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
+    - ``checkpoints_reentrantly``: recomputed regions run without recording and start autograd anew in backward, instead
+      of packing what each of their ops saves (use_reentrant=True of torch.utils.checkpoint, all there was up to PyTorch
+      1.10, and what gradient_checkpointing_enable of transformers asks for unless told).
     - ``keeps_products``: selective recomputation keeps what attention and every second product of a block give and runs
       all else again (torch.utils.checkpoint's selective contexts as torchtitan sets them), where Megatron's and the
       runners' runs attention's core again.
@@ -112,6 +115,7 @@ class Framework:
     fuses_projections: bool = False
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
+    checkpoints_reentrantly: bool = False
     keeps_products: bool = False
     upcasts_logits: bool = False
     compiles_loss: bool = True
@@ -199,12 +203,20 @@ _MEGATRON = Framework(
 
 # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each sequence
 # of 512 tokens, 1 656 without it).
-_EAGER_2022 = Framework(label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True)
+_EAGER_2022 = Framework(
+    label="PyTorch up to 1.10",
+    multi_tensor=False,
+    keeps_gradients=True,
+    softmax_keeps_input=True,
+    checkpoints_reentrantly=True,
+)
+_TRANSFORMERS = replace(_EAGER, label="Hugging Face transformers", checkpoints_reentrantly=True, measurable=False)
 
 FRAMEWORKS = {
     "pytorch-eager": _EAGER,
     "pytorch-1.10": _EAGER_2022,
-    "trainer": replace(_EAGER, label="Hugging Face Trainer", clips_gradients=True, measurable=False),
+    "transformers": _TRANSFORMERS,
+    "trainer": replace(_TRANSFORMERS, label="Hugging Face Trainer", clips_gradients=True),
     "trainer-2022": replace(_EAGER_2022, label="Hugging Face Trainer up to PyTorch 1.10", clips_gradients=True),
     "pytorch-compile": replace(_EAGER, label="PyTorch compiled", fuses=True, host="fused"),
     "torchtitan": _TORCHTITAN,

@@ -42,6 +42,7 @@ NEWEST_UNTIL = {
 of torchtitan's compiled loss (2 April 2025)."""
 OWN_TRAINERS = {"huggingface/transformers": "trainer"}
 """Projects whose pages tell of steps of their own trainer, which their tables call by what is below it."""
+NOTED_TRANSFORMERS = re.compile(r"\b(?:HF|Hugging Face) transformers\b", re.I)
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -74,6 +75,9 @@ def plan_and_training(
     if framework == "pytorch-eager" and (own := OWN_TRAINERS.get(cells.get("source", "").partition(" ")[0])):
         framework = own
         assumptions.append(f"framework = {own} (whose pages the row is from)")
+    elif framework == "pytorch-eager" and NOTED_TRANSFORMERS.search(cells.get("notes", "")):
+        framework = "transformers"
+        assumptions.append("framework = transformers (as the notes say)")
     older, month = NEWEST_UNTIL.get(framework, ("", ""))
     if _measured_before(cells, month):
         framework = older

@@ -309,6 +309,7 @@ def test_software_is_of_the_month_that_a_row_was_measured_in():
     assert read(**bert, source="docs (commit 1; measured 2022-01)").training.framework == "pytorch-1.10"
     assert read(**bert, source="docs (measured 2022-03)").training.framework == "pytorch-eager"
     assert read(framework="megatron", source="docs (measured 2022-01)").training.framework == "megatron"
+    assert read(**bert, notes="HF transformers model; steady state").training.framework == "transformers"
     pages = "huggingface/transformers docs/perf.md (measured {})"
     assert read(**bert, source=pages.format("2022-01")).training.framework == "trainer-2022"
     assert read(**bert, source=pages.format("2022-03")).training.framework == "trainer"

@@ -24,7 +24,8 @@ PROBED, KERNELS = "host probed", "kernels met"
 WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, KERNELS, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
-``PROBED``: it is predicted by a calibration for which launches of its own host were timed. ``KERNELS``: it is little
+``PROBED``: its host is near or binds, and it is predicted by a calibration for which launches of that host were timed;
+of a step that no host touches these say nothing. ``KERNELS``: it is little
 but kernels that were met: on one device that no host keeps waiting, of a chip whose like several sources measured so.
 ``UNMET``: no source has measured its chip, or one alone."""
 ONE_DEVICE = "one device"
@@ -120,7 +121,7 @@ def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> s
     if host_share > HOST_NEAR:
         words.append(BINDS if host_share > HOST_BINDS else NEAR)
     chip = scenario.cluster.chip.name
-    words += [PROBED] * probed + [KERNELS] * (mere_kernels(words) and chip in residuals().kernels_met)
+    words += _probed(words, probed=probed) + [KERNELS] * (mere_kernels(words) and chip in residuals().kernels_met)
     return ", ".join(words + _unmet(chip))
 
 
@@ -146,7 +147,11 @@ def kind_of_program(chip: str, ranks: int, waiting_frac: float, *, probed: bool 
     words = [ONE_DEVICE if ranks == 1 else "sharded"]
     if waiting_frac > WAITS_SOME:
         words.append(BINDS if waiting_frac > WAITS else NEAR)
-    return ", ".join(words + [PROBED] * probed + _unmet(chip))
+    return ", ".join(words + _probed(words, probed=probed) + _unmet(chip))
+
+
+def _probed(words: Collection[str], *, probed: bool) -> list[str]:
+    return [PROBED] if probed and (NEAR in words or BINDS in words) else []
 
 
 def _unmet(chip: str) -> list[str]:

@@ -150,7 +150,7 @@ const OF_KINDS = [
   { name: "host binds", says: "The host takes longer to launch a micro-batch than the device to run it." },
   {
     name: "host probed",
-    says: "Predicted by a calibration for which launches of the step's own host were timed.",
+    says: "The host is near or binds, and launches of this very host were timed for the calibration that it is predicted by.",
   },
   {
     name: "kernels met",

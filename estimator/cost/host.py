@@ -215,6 +215,24 @@ def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Numb
     return lasts - device_s, maximum(0.0, lasts + lead_s - host_s)
 
 
+SENT_AFTER_OPS = 30.0
+"""Forward ops that the host takes as long as between what a router chose has arrived and the first product of experts
+whose rows it sends: the exchange, a sort by expert and what gathers rows by it (two H200: dispatch takes 0.95 to 1.5 ms
+a block with its waits for the device, of which about 0.45 are this; profiled, which slows the host, the device stands
+still for 0.6 to 1.1 ms there)."""
+
+
+def sent_after_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
+    """Time of a block's forward in which the device waits for a host that sends rows to ``ranks``' experts.
+
+    It has just waited for their numbers, so that it has no lead, whatever it had before.
+    """
+    if not plain_eager(training):
+        return 0.0
+    op_s = e.host_forward_s / e.host_forward_dispatches_per_kernel
+    return where(ranks > 1, SENT_AFTER_OPS * op_s, 0.0)
+
+
 WIDTH_OF_SIZES = 1.6
 """On how many numbers the sizes that a router chooses fall, over their mean: 1.1 to 2.9 of five untrained models with
 8 to 64 experts, whose new sizes were counted over 60 steps on an H200 (transformers, AdamW of 1e-4, new batches)."""

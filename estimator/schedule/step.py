@@ -252,6 +252,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         host_forward_s=slowest * (part.host_forward_s + forward_s),
         host_backward_s=slowest * (part.host_backward_s + backward_s),
         read_host_s=slowest * part.read_host_s,
+        sent_after_s=slowest * part.sent_after_s,
     )
     return stage_pass(part, e, offload_s=moved, in_a_row=micro_batches_in_a_row(setting), added_s=added_s)
 

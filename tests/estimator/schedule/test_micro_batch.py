@@ -69,7 +69,7 @@ def test_a_host_that_waits_for_a_router_has_no_lead():
     read = part_of(work, [], loop, HOST)
     assert (read.reads, read.read_host_s, read.read_device_s) == (1.0, 12.0, 3.0)
     assert part_of(work, [], grouped, HOST).reads == 0.0, "its host need not know how many rows there are"
-    sent = replace(message("forward", count=2.0, host=2.0), axis="ep")
+    sent = replace(message("forward", count=2.0), axis="ep", sized=2.0)
     away = part_of(work, [sent], grouped, HOST)
     assert away.reads == 1.0
     priced = with_messages(away, [PricedMessage(message=sent, ranks=2, seconds=9.0, exposed_s=4.0)])

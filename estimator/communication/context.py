@@ -55,11 +55,11 @@ def context_messages(
     if cp_kind == "ring":
         forward, both = keys_values * element_bytes, keys_values * (element_bytes + gradient)
         found = [
-            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True),
-            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True),
+            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True, batches=1.0),
+            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True, batches=2.0),
         ]
         if again:
-            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True))
+            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0))
         return found
     assert cp_kind == "all-gather", cp_kind
     whole = cp * keys_values
@@ -72,8 +72,17 @@ def context_messages(
     return found
 
 
-def _line(name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False) -> Message:
+def _line(
+    name: str,
+    kind: str,
+    phase: str,
+    payload_bytes: Number,
+    count: Number,
+    *,
+    beside: bool = False,
+    batches: float = 0.0,
+) -> Message:
     return Message(
         name=name, kind=kind, axis="cp", group="cp", phase=phase, payload_bytes=payload_bytes, count=count,
-        hides_behind="attention" if beside else "",
+        hides_behind="attention" if beside else "", batches=batches,
     )  # fmt: skip

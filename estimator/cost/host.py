@@ -115,15 +115,15 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
     return products * e.host_put_off_s if schedule in PUT_OFF and training.traits.dtensor else 0.0
 
 
-MESSAGE_LAUNCHES = 16.0
-"""Bare launches that a message between PyTorch's stages takes the host as long as (batch_isend_irecv: 0.10 to 0.28 ms
-beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on two and four H200,
-8.5 to 29, their geometric mean)."""
+P2P_LAUNCHES = 16.0
+"""Bare launches that a batch of sends and receives takes the host as long as (batch_isend_irecv of PyTorch's stages:
+0.10 to 0.28 ms beside 3.2 to 5.6 us of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on
+two and four H200, 8.5 to 29, their geometric mean)."""
 
 
-def stage_message_s(e: Efficiencies) -> Number:
-    """Host time of a message that a stage sends or takes in."""
-    return MESSAGE_LAUNCHES * e.host_launch_s
+def p2p_batch_s(e: Efficiencies) -> Number:
+    """Host time of a batch of sends and receives between two ranks, as of stages and of rings of attention."""
+    return P2P_LAUNCHES * e.host_launch_s
 
 
 PUT_OFF = ("zero-bubble", "zero-bubble-v")

@@ -15,6 +15,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
     blocking_collective_s,
     launching_s,
+    p2p_batch_s,
     phase_wait_s,
     plain_eager,
     sent_after_s,
@@ -71,6 +72,8 @@ def part_of(
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
+        if training.traits.dtensor:
+            host[message.phase] += message.batches * message.count * p2p_batch_s(e)
     # The ranks that meet in its collectives are those that its products are split over.
     ranks: Number = 1.0
     for message in messages:

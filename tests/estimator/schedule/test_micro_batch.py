@@ -7,7 +7,7 @@ import pytest
 
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work
-from estimator.cost.host import DTENSOR_NORM_KERNELS
+from estimator.cost.host import DTENSOR_NORM_KERNELS, P2P_LAUNCHES
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
 from tests.estimator.examples import flawless
@@ -100,6 +100,14 @@ def test_kernels_that_add_gradients_run_while_the_host_is_late():
     assert alone.window_backward_s == beside.window_backward_s == 9.0, "exchanges hide beside both"
     ahead = stage_pass(part, E, added_s=20.0)
     assert (ahead.lead_s, ahead.window_backward_s) == (2.0 + 20.0 - 9.0, 9.0)
+
+
+def test_pytorchs_host_launches_each_batch_of_sends_and_receives():
+    launch = flawless(host_launch_s=1.0)
+    ring = replace(message("backward", count=3.0), kind="p2p", batches=2.0)
+    found = part_of(WORK, [ring, message("backward", count=5.0)], EAGER, launch)
+    assert (found.host_forward_s, found.host_backward_s) == (0.0, 3 * 2 * P2P_LAUNCHES)
+    assert part_of(WORK, [ring], replace(EAGER, framework="megatron"), launch).host_backward_s == 0.0
 
 
 def test_collectives_cost_the_host_as_often_as_they_run():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import SCATTER_LAUNCHES, SENT_AFTER_OPS
+from estimator.cost.host import P2P_LAUNCHES, SCATTER_LAUNCHES, SENT_AFTER_OPS
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -141,6 +141,11 @@ def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():
     assert megatron.passes[0].part.reads == 0
 
 
+def test_a_rings_host_launches_keys_forward_and_gradients_as_well_backward():
+    one = built(scenario(LLAMA, plan={"cp": 4}), flawless(host_launch_s=1.0)).passes[0].part
+    assert (one.host_forward_s, one.host_backward_s) == (4 * 3 * P2P_LAUNCHES, 4 * 2 * 3 * P2P_LAUNCHES)
+
+
 def test_the_first_stage_puts_no_weight_gradient_off():
     e = flawless(host_put_off_s=1.0)
     for schedule, first in (("zero-bubble", 0), ("zero-bubble-v", (14 + 1) / 2)):
@@ -159,7 +164,7 @@ def test_the_host_launches_each_message_between_pytorchs_stages(schedule, chunks
     model = {**LLAMA, "layers": 8}
     one = built(scenario(model, plan=plan, global_batch=8), flawless(host_launch_s=1.0))
     for way in ("host_forward_s", "host_backward_s"):
-        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([16 * n for n in messages])
+        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([P2P_LAUNCHES * n for n in messages])
     megatron = built(scenario(model, plan=plan, global_batch=8, framework="megatron"), flawless(host_launch_s=1.0))
     assert [each.part.host_forward_s for each in megatron.passes] == [0, 0, 0]
 

@@ -215,22 +215,20 @@ def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Numb
     return lasts - device_s, maximum(0.0, lasts + lead_s - host_s)
 
 
+SENT_OPS = {"forward": 55.0, "backward": 23.0}
+"""Forward ops that the host takes as long as to send a block's rows to other ranks' experts and back, beside the
+kernels that sort them: numbers of rows exchanged, summed and read, two exchanges with autograd, a sort by expert (two
+H200, profiled: 1.35 ms a block forward and 0.51 backward, where a product of two tensors takes 17 us, else 12)."""
 SENT_AFTER_OPS = 30.0
-"""Forward ops that the host takes as long as between what a router chose has arrived and the first product of experts
-whose rows it sends: the exchange, a sort by expert and what gathers rows by it (two H200: dispatch takes 0.95 to 1.5 ms
-a block with its waits for the device, of which about 0.45 are this; profiled, which slows the host, the device stands
-still for 0.6 to 1.1 ms there)."""
+"""Those of them between the numbers' arrival and the first product of experts, while the device has nothing to do: the
+exchange, the sort and what gathers rows by it (it stood still for 0.6 to 1.1 ms a block there)."""
 
 
-def sent_after_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
-    """Time of a block's forward in which the device waits for a host that sends rows to ``ranks``' experts.
-
-    It has just waited for their numbers, so that it has no lead, whatever it had before.
-    """
+def sent_s(training: Training, ranks: Number, ops: float, e: Efficiencies) -> Number:
+    """Host time of so many of SENT_OPS, where rows go to ``ranks``' experts."""
     if not plain_eager(training):
         return 0.0
-    op_s = e.host_forward_s / e.host_forward_dispatches_per_kernel
-    return where(ranks > 1, SENT_AFTER_OPS * op_s, 0.0)
+    return where(ranks > 1, ops * e.host_forward_s / e.host_forward_dispatches_per_kernel, 0.0)
 
 
 WIDTH_OF_SIZES = 1.6

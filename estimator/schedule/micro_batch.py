@@ -13,12 +13,14 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
+    SENT_AFTER_OPS,
+    SENT_OPS,
     blocking_collective_s,
     launching_s,
     p2p_batch_s,
     phase_wait_s,
     plain_eager,
-    sent_after_s,
+    sent_s,
     split_norms_s,
     split_products_s,
 )
@@ -89,6 +91,8 @@ def part_of(
     if plain_eager(training):
         for phase, new_s in work.new_s.items():
             host[phase] += new_s
+    for phase, ops in SENT_OPS.items():
+        host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,
@@ -117,7 +121,7 @@ def part_of(
         reads=reads,
         read_host_s=reads
         * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),
-        sent_after_s=reads * sent_after_s(training, _expert_ranks(messages), e),
+        sent_after_s=reads * sent_s(training, _expert_ranks(messages), SENT_AFTER_OPS, e),
         read_device_s=0.0 if isinstance(reads, float) and not reads else reads * _scaled(work.experts_s, scale),
     )
 

@@ -15,7 +15,6 @@ from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
     BUCKET_OPS,
     SCATTER_LAUNCHES,
-    SENT_AFTER_OPS,
     TENSOR_OPS,
     WIDTH_OF_SIZES,
     blocking_collective_s,
@@ -26,7 +25,7 @@ from estimator.cost.host import (
     put_off_products_s,
     recorded_launch_s,
     scattered_s,
-    sent_after_s,
+    sent_s,
     sharded_modules_s,
     slowest_rank,
     split_products_s,
@@ -192,11 +191,11 @@ def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_z
     assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
 
 
-def test_a_host_sends_rows_after_it_has_waited_for_their_numbers():
+def test_a_host_sends_rows_to_other_ranks_experts():
     e = flawless(host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0)
     eager = Training(seq_len=1, global_batch=1)
-    assert (sent_after_s(eager, 2, e), sent_after_s(eager, 1, e)) == (SENT_AFTER_OPS * 3.0, 0)
-    assert sent_after_s(Training(seq_len=1, global_batch=1, framework="megatron"), 2, e) == 0
+    assert (sent_s(eager, 2, 5.0, e), sent_s(eager, 1, 5.0, e)) == (5 * 3.0, 0)
+    assert sent_s(Training(seq_len=1, global_batch=1, framework="megatron"), 2, 5.0, e) == 0
 
 
 def test_put_off_weight_gradients_start_autograd_for_each_product():

@@ -7,7 +7,7 @@ import pytest
 
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work
-from estimator.cost.host import DTENSOR_NORM_KERNELS, P2P_LAUNCHES
+from estimator.cost.host import DTENSOR_NORM_KERNELS, P2P_LAUNCHES, SENT_AFTER_OPS, SENT_OPS
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
 from tests.estimator.examples import flawless
@@ -72,6 +72,12 @@ def test_a_host_that_waits_for_a_router_has_no_lead():
     sent = replace(message("forward", count=2.0), axis="ep", sized=2.0)
     away = part_of(work, [sent], grouped, HOST)
     assert away.reads == 1.0
+    sends = replace(HOST, host_forward_s=0.0)
+    assert part_of(work, [sent], grouped, sends).host_forward_s == part_of(work, [], grouped, sends).host_forward_s
+    for way, ops in SENT_OPS.items():
+        found = [getattr(part_of(work, messages, grouped, HOST), f"host_{way}_s") for messages in ([sent], [])]
+        assert found[0] - found[1] == ops, "beside what blocks in the exchange, which is nothing here"
+    assert away.sent_after_s == SENT_AFTER_OPS
     priced = with_messages(away, [PricedMessage(message=sent, ranks=2, seconds=9.0, exposed_s=4.0)])
     assert priced.read_device_s == 3.0 + 4.0
     # The device, which takes 15 in all, waits 12 − 3 for the experts whatever it did before, and the host 12.

@@ -163,9 +163,10 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
 BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
 """Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
 and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
-SCATTER_LAUNCHES = 4.1
-"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as: 3.8 to 4.5 in the probes of six H100
-and H200 hosts, their geometric mean."""
+SCATTER_LAUNCHES = 9.0
+"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as inside a step: 226 of a profiled step
+took 106 us and 30 to 50 of Python around, where other ops take 1.4 times as long as without a profiler and a launch
+10.9; in a loop of nothing else 3.8 to 4.5 of them (probes of six H100 and H200 hosts)."""
 
 
 def scattered_s(

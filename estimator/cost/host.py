@@ -52,6 +52,20 @@ def launching_s(training: Training, phase: str, launches: Number, views: Number,
     return (launches + views) * (each / ops)
 
 
+def running_again_s(training: Training, regions: Number, launches: Number, e: Efficiencies) -> Passes:
+    """Host time of forward and backward that checkpointing takes, beside the ops that backward runs again.
+
+    ``regions`` are entered, and their random state kept and put back; Python packs what each of their ops saves, and
+    backward packs and unpacks it again (torch/utils/checkpoint.py, not reentrant). ``launches``: kernels run again.
+    """
+    if not plain_eager(training):
+        return 0.0, 0.0
+    op_s = e.host_forward_s / e.host_forward_dispatches_per_kernel
+    forward = regions * e.host_region_ops + launches * e.host_packed_ops
+    backward = regions * e.host_region_backward_ops + launches * e.host_packed_backward_ops
+    return forward * op_s, backward * op_s
+
+
 def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Number:
     """Time of a step in which the device waits whatever its length: between steps, and for a host without a lead.
 
@@ -297,8 +311,9 @@ def recorded_launch_s(
     ops = dispatches / e.host_forward_dispatches_per_kernel if dispatches else first
     if library:
         ops = ops * e.host_library_factor + modules * e.host_module_ops / e.host_forward_dispatches_per_kernel
-    if saved:
-        ops = ops + e.host_saved_ops / e.host_forward_dispatches_per_kernel
+    if saved or again:
+        hooks = e.host_saved_ops if saved else e.host_saved_backward_ops
+        ops = ops + hooks / e.host_forward_dispatches_per_kernel
     return ops * e.host_forward_s + further
 
 

@@ -20,6 +20,7 @@ from estimator.cost.host import (
     p2p_batch_s,
     phase_wait_s,
     plain_eager,
+    running_again_s,
     sent_s,
     split_norms_s,
     split_products_s,
@@ -93,6 +94,8 @@ def part_of(
             host[phase] += new_s
     for phase, ops in SENT_OPS.items():
         host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
+    for phase, more_s in zip(host, running_again_s(training, work.regions, launches["recomputed"], e), strict=True):
+        host[phase] += more_s
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,

@@ -21,6 +21,7 @@ from estimator.cost.host import (
     p2p_batch_s,
     phase_wait_s,
     plain_eager,
+    plain_s,
     running_again_s,
     sent_s,
     split_norms_s,
@@ -72,7 +73,9 @@ def part_of(
     ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants.
     """
     (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
-    launches, views = work.launches, work.views
+    launches, views, plain = work.launches, work.views, work.plain
+    plain_forward, plain_again = plain.get("forward", 0.0), plain.get("recomputed", 0.0)
+    plain_back = plain.get("input", 0.0) + plain.get("weight", 0.0)
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
@@ -106,6 +109,7 @@ def part_of(
         products_forward_s=forward_p,
         products_backward_s=input_p + weight_p,
         host_forward_s=launching_s(training, "forward", launches["forward"], views.get("forward", 0.0), e)
+        + plain_s("forward", plain_forward, e)
         + host["forward"]
         + split,
         host_backward_s=launching_s(training, "forward", launches["recomputed"], views.get("recomputed", 0.0), e)
@@ -116,11 +120,13 @@ def part_of(
             views.get("input", 0.0) + views.get("weight", 0.0),
             e,
         )
+        + plain_s("forward", plain_again, e)
+        + plain_s("backward", plain_back, e)
         + host["backward"]
         + split
         + again,
-        launches_forward=launches["forward"],
-        launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
+        launches_forward=launches["forward"] + plain_forward,
+        launches_backward=launches["recomputed"] + launches["input"] + launches["weight"] + plain_again + plain_back,
         products=work.products,
         split_s=2.0 * split + again + norms_s,
         reads=reads,

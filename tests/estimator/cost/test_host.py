@@ -253,6 +253,20 @@ def test_what_checkpointing_takes_the_host_is_as_measured():
     assert statistics.fmean(abs(one) for one in off) < 0.25, "without hooks and regions 0.9"
 
 
+def test_reentrant_regions_pack_nothing_and_forward_does_not_record_them():
+    host = flawless(host_forward_s=2.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.75,
+                    host_region_ops=30.0, host_region_backward_ops=40.0, host_packed_ops=1.0,
+                    host_packed_backward_ops=3.0)  # fmt: skip
+
+    def found(framework: str) -> tuple[float, float]:
+        return running_again_s(Training(seq_len=1, global_batch=1, framework=framework), 5.0, 100.0, host)
+
+    assert found("pytorch-eager") == (5 * 30 + 100, 5 * 40 + 300)
+    for framework in ("pytorch-1.10", "transformers", "trainer", "trainer-2022"):
+        assert found(framework) == (5 * 30 - 100 * 2 * 0.25, 5 * 40)
+    assert found("pytorch-compile") == found("megatron") == (0, 0)
+
+
 def _block(row: dict[str, Any], recompute: str) -> Work:
     one = scenario(
         {"layers": 1, "hidden": 256, "heads": 4, "ffn": 512, "vocab": 512, **KINDS[row["kind"]]},

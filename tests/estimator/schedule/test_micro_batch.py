@@ -65,6 +65,17 @@ def test_plain_pytorch_goes_through_views_as_through_kernels():
         assert part_of(replace(WORK, views=views), [], other, host) == part_of(WORK, [], other, host)
 
 
+def test_kernels_of_plain_pytorch_cost_any_framework_what_they_cost_there():
+    megatron = replace(EAGER, framework="megatron")
+    plain = {"forward": 5.0, "recomputed": 6.0, "input": 1.0, "weight": 4.0}
+    found, without = (part_of(work, [], megatron, HOST) for work in (replace(WORK, plain=plain), WORK))
+    assert found.host_forward_s == without.host_forward_s + 5 * HOST.host_forward_s
+    more_s = 6 * HOST.host_forward_s + 5 * HOST.host_backward_s
+    assert found.host_backward_s == without.host_backward_s + more_s
+    assert found.launches_forward == without.launches_forward + 5
+    assert found.launches_backward == without.launches_backward + 11
+
+
 def test_products_of_sizes_that_a_router_chose_keep_the_host_longer():
     new = replace(WORK, new_s={"forward": 7.0, "backward": 9.0})
     found, plain = (part_of(work, [], EAGER, HOST) for work in (new, WORK))

@@ -28,6 +28,7 @@ from estimator.cost.host import (
     recorded_launch_s,
     running_again_s,
     scattered_s,
+    sent_s,
     sharded_modules_s,
     slowest_rank,
     split_products_s,
@@ -194,6 +195,13 @@ def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_z
     assert scattered_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
     assert scattered_s(eager, "ddp", 2, 3, 7, 4, e) == scattered_s(eager, "zero2", 1, 3, 7, 4, e) == 0
     assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
+
+
+def test_a_host_sends_rows_to_other_ranks_experts():
+    e = flawless(host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0)
+    eager = Training(seq_len=1, global_batch=1)
+    assert (sent_s(eager, 2, 5.0, e), sent_s(eager, 1, 5.0, e)) == (5 * 3.0, 0)
+    assert sent_s(Training(seq_len=1, global_batch=1, framework="megatron"), 2, 5.0, e) == 0
 
 
 def test_put_off_weight_gradients_start_autograd_for_each_product():

@@ -262,7 +262,8 @@ def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> 
     once, _ = once_per_step(setting, setting.kinds[0])
     priced_once = [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
     if setting.policy.offload_optimizer:
-        (update,) = priced_once
+        # What goes over the gradients before the update runs there, too, as a part of it.
+        update = priced_once[-1]
         priced_once = [_in_host_memory(update, float(optimizer_s(setting, once, e)))]
     return (*rows, *priced_once)
 

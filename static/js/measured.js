@@ -146,8 +146,8 @@ export const beside = (chosen, scenario) => (apart(chosen, scenario) ? null : ch
 /** @param {any} cluster  a chip's name, or an object @returns {string} */
 const chipNamed = (cluster) => (typeof cluster === "string" ? cluster : (cluster?.chip?.name ?? cluster?.chip ?? ""));
 
-/** @param {Entry} entry @param {string} name */
-const isCalled = ({ key, label, aliases }, name) =>
+/** Whether an entry of the catalogue has a name. @param {Entry} entry @param {string} name */
+export const isCalled = ({ key, label, aliases }, name) =>
   [key, label, ...aliases].some((one) => one.toLowerCase() === name.toLowerCase());
 
 /**

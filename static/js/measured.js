@@ -1,5 +1,5 @@
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
-import { seconds } from "./format.js";
+import { quantity, seconds } from "./format.js";
 import { clusterChips, complete, resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
@@ -185,6 +185,22 @@ function otherCpuWords({ device }, chips) {
 }
 
 /**
+ * Say that a prediction takes peaks of this CPU which another measurement of it gave than the one known here, "" where it
+ * does not: a run keeps those that its own server knew.
+ * @param {Pick<Scenario, "cluster">} scenario @param {Entry[]} chips
+ */
+function otherPeaksWords({ cluster: { chip } }, chips) {
+  const here = chips.find(({ key }) => key === "cpu")?.value;
+  if (!here || typeof chip !== "object" || chip.name !== "cpu") return "";
+  const peaks = (/** @type {import("./types.js").Part} */ { fp32_flops_per_s, memory_bytes_per_s }) =>
+    [quantity(fp32_flops_per_s, "flops_per_s"), quantity(memory_bytes_per_s, "bytes_per_s")].join(" and ");
+  const [its, ours] = [peaks(chip), peaks(here)];
+  return its === ours
+    ? ""
+    : `predicted from what the run's own server measured of this CPU, ${its}; here it is ${ours}`;
+}
+
+/**
  * The scenario that ran: the measurement's own, on the chip that was measured where it names another.
  * @param {Measurement} measurement @param {Scenario} scenario @param {Entry[]} chips @returns {Scenario}
  */
@@ -247,13 +263,14 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
     const its = seemsOf(measurement, catalog);
     const plan = [pair?.a, pair?.b].find((side) => side?.scenario);
     const drawn = plan && [pair?.a, pair?.b].some((side) => side?.measurement?.id === measurement.id);
+    const two = [pair?.a, pair?.b].every((side) => side?.measurement && !side.predicted);
     const said = drawn && its && saysAll(measurement) && plan.scenario && same(its, plan.scenario);
     const beside = said
       ? `; ${plan.letter} is the plan that its file says`
       : drawn
         ? "; no difference is drawn until its own scenario is confirmed"
         : "; not drawn beside a scenario until its own is confirmed";
-    return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
+    return `measured${device ? ` on ${device}` : ""}${open && !two ? beside : ""}`;
   }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
   // a bundled run that nobody chose is not what a link to another scenario is about
@@ -263,7 +280,9 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   if (why === "model") return "another model was measured: not drawn beside this one";
   const other = otherCpuWords(measurement, catalog.chips);
   if (other && chipNamed(scenario.cluster) === "cpu") return other;
-  return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
+  return same(measuredScenario, scenario)
+    ? otherPeaksWords(scenario, catalog.chips)
+    : "A is the plan that was measured";
 }
 
 /**

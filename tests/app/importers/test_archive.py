@@ -47,6 +47,13 @@ def tarred(files: dict[str, bytes | str]) -> bytes:
     return content.getvalue()
 
 
+def test_files_of_one_name_are_called_by_the_folders_that_they_differ_in(tmp_path):
+    trace = json.dumps(made.trace())
+    files = {"runs/one/prof/trace.json": trace, "runs/two/prof/trace.json": trace, "runs/two/prof/other.json": trace}
+    imported = read(tmp_path, packed(files), "runs.zip")
+    assert [found.label for found in imported.measurements] == ["one/trace", "two/trace", "other"]
+
+
 @pytest.mark.parametrize("pack", [packed, tarred])
 def test_two_ranks_are_one_measurement_with_what_only_both_can_tell(tmp_path, pack):
     files = {"job/rank0.json": rank(0, 1500.0), "job/rank1.json.gz": gz(rank(1, 900.0))}

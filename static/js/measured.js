@@ -195,9 +195,7 @@ function otherPeaksWords({ cluster: { chip } }, chips) {
   const peaks = (/** @type {import("./types.js").Part} */ { fp32_flops_per_s, memory_bytes_per_s }) =>
     [quantity(fp32_flops_per_s, "flops_per_s"), quantity(memory_bytes_per_s, "bytes_per_s")].join(" and ");
   const [its, ours] = [peaks(chip), peaks(here)];
-  return its === ours
-    ? ""
-    : `predicted from what the run's own server measured of this CPU, ${its}; here it is ${ours}`;
+  return its === ours ? "" : `predicted from another measurement of this CPU: ${its}, here ${ours}`;
 }
 
 /**

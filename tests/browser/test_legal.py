@@ -193,6 +193,12 @@ def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(visit)
     assert float(page.locator('[data-field="plan.dp"] input[type=range]').input_value()) > 0
     # sharding is not what is wrong
     expect(page.locator('[data-field="plan.sharding"] label.no')).to_have_count(0)
+    # the number of chips is no way out that nobody chose
+    _type(page, "plan.tp", "3")
+    refused = page.locator('[data-field="plan.tp"] .problem')
+    expect(refused).to_contain_text("Refused: 8 is no multiple of tp 3.")
+    expect(refused.get_by_role("button", name="Take 24 GPUs")).to_be_visible()
+    expect(page.get_by_label("GPUs", exact=True)).to_have_value("8")
     _type(page, "plan.micro_batch", "2")
     expect(notice).to_have_count(0)
     wait_for_figures(page)

@@ -65,8 +65,7 @@ def test_another_machine_s_cpu_is_named_where_this_one_is_predicted(call):
         (peaks, ""),
         (
             {**peaks, "fp32_flops_per_s": 1e11},
-            "predicted from what the run's own server measured of this CPU, 100 GFLOP/s and 20.0 GB/s;"
-            " here it is 200 GFLOP/s and 20.0 GB/s",
+            "predicted from another measurement of this CPU: 100 GFLOP/s and 20.0 GB/s, here 200 GFLOP/s and 20.0 GB/s",
         ),
     ):
         own = {**ran, "cluster": {**ran["cluster"], "chip": its}}

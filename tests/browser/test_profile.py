@@ -364,6 +364,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
     drop(page, path)
+    expect(page.locator("#tray .import", has_text="vit.json")).to_have_count(1)
     # one is traced at a time: another waits, and says so
     second = tmp_path / "second.json"
     second.write_text(path.read_text())

@@ -154,8 +154,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   number.addEventListener("change", () => void type(number.valueAsNumber));
 
   /**
-   * Take a typed value, once it is known to be possible: nothing moves for one that is refused. In a scenario that is
-   * impossible already any value may be on the way out.
+   * Take a typed value, once it is known to be possible: nothing moves for one that is refused.
    * @param {number} value
    */
   async function type(value) {
@@ -164,7 +163,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     forget();
     if (!Number.isInteger(value) || value < minimum) refused = wholeNeeded(minimum);
     else if (point) refused = saidTogether(point.problems);
-    else if (value !== here() && !state.problems.length) ({ refused, offer } = await trial(path, value));
+    else if (value !== here()) ({ refused, offer } = await trial(path, value));
     typed = false;
     if (state.scenario !== scenario) return; // moved meanwhile: what was typed is no answer to that
     refusedFor = scenario;

@@ -6,6 +6,7 @@ import { count, saidTogether } from "../../format.js";
 import { state } from "../../state.js";
 
 /**
+ * In a scenario that is impossible already any value may be on the way out, and none is refused.
  * @param {string} path @param {number} value
  * @returns {Promise<{refused: string, offer: {text: string, take: () => void} | null}>}
  */
@@ -13,7 +14,7 @@ export async function trial(path, value) {
   const before = state.scenario;
   const next = withValue(path, value);
   try {
-    await api.estimate(next);
+    if (!state.problems.length) await api.estimate(next);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     return { refused: saidTogether(error.problems), offer: null };

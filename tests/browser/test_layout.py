@@ -210,7 +210,7 @@ def test_narrow_a_profile_has_its_numbers_and_menus_within_their_cards(open_page
     assert at_last(page, _PLOT_TEXTS, "#explore .plot") == []
     band = page.locator("#explore .remedies").bounding_box()
     assert band
-    assert band["height"] < 120, "a sentence of what binds has no room for three remedies below it"
+    assert band["height"] < 160, "a sentence of what binds has no room for three remedies below it"
     gaps = page.evaluate(_ROOFS)
     assert len(gaps) == 2
     assert min(gaps) > 12

@@ -97,21 +97,23 @@ def _of_traces(traces: list[RankTrace], filename: str) -> Iterator[Imported]:
 
 
 def _told_apart(found: list[Imported], paths: list[str]) -> list[Imported]:
-    """Measurements of one label are called by what their files' folders differ in, too: two/trace."""
-    labels = Counter(measurement.label for one in found for measurement in one.measurements)
+    """Measurements of one label are called by the folders in which their files differ, else by how many came before.
+
+    As in two/trace, and trace (2).
+    """
     folders = [path.replace("\\", "/").split("/")[:-1] for path in paths]
-    told = []
-    for one, its in zip(found, folders, strict=True):
-        again = [
-            where
-            for other, where in zip(found, folders, strict=True)
-            if other is not one and {m.label for m in other.measurements} & {m.label for m in one.measurements}
-        ]
-        own = [name for name in its if any(name not in where for where in again)]
-        named = tuple(
-            replace(m, label="/".join([*own, m.label])[-200:]) if labels[m.label] > 1 else m for m in one.measurements
-        )
-        told.append(replace(one, measurements=named))
+    labels = [{measurement.label for measurement in one.measurements} for one in found]
+    told, given = [], Counter[str]()
+    for at, one in enumerate(found):
+        again = [folders[other] for other in range(len(found)) if other != at and labels[other] & labels[at]]
+        own = [name for name in folders[at] if any(name not in where for where in again)]
+        measurements = []
+        for measurement in one.measurements:
+            shared = bool(measurement.label) and sum(measurement.label in some for some in labels) > 1
+            label = "/".join([*own, measurement.label]) if shared else measurement.label
+            given[label] += shared
+            measurements.append(replace(measurement, label=f"{label} ({given[label]})" if given[label] > 1 else label))
+        told.append(replace(one, measurements=tuple(measurements)))
     return told
 
 

@@ -46,34 +46,36 @@ def context_messages(
             if repeated and not again:
                 continue
             for name, width in (("queries", query_width), ("keys", key_width), ("values", value_width)):
-                found.append(_line(f"{name}{suffix}", "all-to-all", phase, tokens * width * element_bytes, 1.0))
+                found.append(_line(f"{name}{suffix}", "all-to-all", phase, tokens * width * element_bytes, 1.0, cp))
             # Recomputation needs attention's output in place too: the projection's weight gradient reads it.
             found.append(
-                _line(f"attention output{suffix}", "all-to-all", phase, tokens * output_width * element_bytes, 1.0)
+                _line(f"attention output{suffix}", "all-to-all", phase, tokens * output_width * element_bytes, 1.0, cp)
             )
         return found
     if cp_kind == "ring":
         forward, both = keys_values * element_bytes, keys_values * (element_bytes + gradient)
         found = [
-            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True),
-            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True),
+            _line("keys, values", "p2p", "forward", forward, cp - 1, cp, beside=True),
+            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, cp, beside=True),
         ]
         if again:
-            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True))
+            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, cp, beside=True))
         return found
     assert cp_kind == "all-gather", cp_kind
     whole = cp * keys_values
     found = [
-        _line("key, value gather", "all-gather", "forward", whole * element_bytes, 1.0),
-        _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0),
+        _line("key, value gather", "all-gather", "forward", whole * element_bytes, 1.0, cp),
+        _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0, cp),
     ]
     if again or not keep:
-        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0))
+        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0, cp))
     return found
 
 
-def _line(name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False) -> Message:
+def _line(
+    name: str, kind: str, phase: str, payload_bytes: Number, count: Number, cp: Number, *, beside: bool = False
+) -> Message:  # fmt: skip
     return Message(
         name=name, kind=kind, axis="cp", group="cp", phase=phase, payload_bytes=payload_bytes, count=count,
-        hides_behind="attention" if beside else "",
+        host=cp, hides_behind="attention" if beside else "",
     )  # fmt: skip

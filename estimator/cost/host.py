@@ -81,9 +81,17 @@ def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) ->
     return 0.0 if training.traits.lower_bound else e.host_collective_s * largest_of(ranks)
 
 
-DTENSOR_NORM_KERNELS = 5.6
-"""Kernels of a norm for which DTensor takes as long as for a split product: small models with split norms took as much
-longer than without as 7.1 of their products, for the 40 kernels of a block's norms (probes of 23 hosts together)."""
+NORM_PRODUCTS, NORM_KERNEL_PRODUCTS = 0.78, 0.0995
+"""Split products that a norm takes as long as where DTensor splits its sequence, in a pass, and each of its kernels
+beside. Small Llamas with split norms took as much longer than without as 7.1 of their products, for the 40 kernels of a
+block's two norms and both passes (probes of 23 hosts together); blocks whose two norms are one kernel each way took
+0.47 times as much longer as those of 16 and 32 (two ranks on a CPU, thread time, torch 2.13)."""
+
+
+BIAS_PRODUCTS = 0.47
+"""Split products that the bias of one takes as long as in a pass: DTensor lays it out, adds it and sums its gradient
+(blocks of four biased products took 1.18 ms longer forward and 1.14 backward than without, which took 2.4 and 2.5 for
+DTensor; two ranks on a CPU, thread time, torch 2.13)."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
@@ -116,9 +124,12 @@ def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:
     return graphs * (e.host_graph_forward_s if forward else e.host_graph_backward_s)
 
 
-def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
-    """Host time of ``launches`` kernels of norms whose sequence is split: each is an op that DTensor dispatches."""
-    return split_products_s(training, ranks, launches / DTENSOR_NORM_KERNELS, e)
+def split_norms_s(training: Training, ranks: Number, norms: Number, launches: Number, e: Efficiencies) -> Number:
+    """Host time of a pass for norms of ``launches`` kernels whose sequence is split.
+
+    DTensor lays out what goes in and comes out of each, and dispatches each of its kernels' ops.
+    """
+    return split_products_s(training, ranks, norms * NORM_PRODUCTS + launches * NORM_KERNEL_PRODUCTS, e)
 
 
 def put_off_products_s(training: Training, schedule: str, products: Number, e: Efficiencies) -> Number:
@@ -138,6 +149,16 @@ beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; tw
 def stage_message_s(e: Efficiencies) -> Number:
     """Host time of a message that a stage sends or takes in."""
     return MESSAGE_LAUNCHES * e.host_launch_s
+
+
+def handed_message_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
+    """Host time of a message that Python hands to NCCL inside a model, for sequences or experts that ranks share.
+
+    As of a stage's message: all-to-alls of experts took 157 to 238 µs where an op on a host tensor took 3.0 to 6.5
+    (eight ranks of steps on two and four H200), which is 11 to 26 bare launches, 16 in the geometric mean. Tensor
+    parallel ones are within what DTensor takes.
+    """
+    return where(ranks > 1, MESSAGE_LAUNCHES * e.host_launch_s, 0.0) if plain_eager(training) else 0.0
 
 
 PUT_OFF = ("zero-bubble", "zero-bubble-v")

@@ -13,7 +13,9 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
+    BIAS_PRODUCTS,
     blocking_collective_s,
+    handed_message_s,
     launching_s,
     phase_wait_s,
     plain_eager,
@@ -68,17 +70,19 @@ def part_of(
     launches, views = work.launches, work.views
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
-        host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
+        hands_over_s = blocking_collective_s if message.axis == "tp" else handed_message_s
+        host[message.phase] += hands_over_s(training, message.host, e) * message.count
     # The ranks that meet in its collectives are those that its products are split over.
     ranks: Number = 1.0
     for message in messages:
-        ranks = maximum(ranks, message.host)
-    split = split_products_s(training, ranks, work.products, e)
+        if message.axis == "tp":
+            ranks = maximum(ranks, message.host)
+    split = split_products_s(training, ranks, work.products + BIAS_PRODUCTS * work.biased, e)
     again = split_products_s(training, ranks, work.products_again, e)
     norms_s: Number = 0.0
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
         for phase, launched in work.norm_launches.items():
-            each = split_norms_s(training, ranks, launched, e)
+            each = split_norms_s(training, ranks, work.norms, launched, e)
             host[phase] += each
             norms_s = norms_s + each
     if plain_eager(training):

@@ -8,7 +8,7 @@ import pytest
 
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work, work_of
-from estimator.cost.host import DTENSOR_NORM_KERNELS
+from estimator.cost.host import BIAS_PRODUCTS, MESSAGE_LAUNCHES, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.training import Training
@@ -125,14 +125,15 @@ def test_products_that_are_recomputed_go_through_dtensor_once_more():
 def test_norms_of_a_split_sequence_go_through_dtensor():
     host = replace(HOST, host_dtensor_s=6.0)
     scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")
-    plain = part_of(WORK, [replace(scatter, kind="all-reduce")], EAGER, host)
-    for training, each in ((EAGER, 6.0 / DTENSOR_NORM_KERNELS), (replace(EAGER, framework="megatron"), 0.0)):
-        found = part_of(WORK, [scatter], training, host)
-        if each:
-            assert found.host_forward_s == pytest.approx(plain.host_forward_s + 1 * each)
-            assert found.host_backward_s == pytest.approx(plain.host_backward_s + 3 * each)
-        else:
-            assert found == part_of(WORK, [replace(scatter, kind="all-reduce")], training, host)
+    work = replace(WORK, norms=2.0)
+    found, plain = (part_of(work, [one], EAGER, host) for one in (scatter, replace(scatter, kind="all-reduce")))
+    norms, kernel = 2 * NORM_PRODUCTS, NORM_KERNEL_PRODUCTS
+    assert found.host_forward_s == pytest.approx(plain.host_forward_s + 6.0 * (norms + 1 * kernel))
+    assert found.host_backward_s == pytest.approx(plain.host_backward_s + 6.0 * (norms + 3 * kernel))
+    megatron = replace(EAGER, framework="megatron")
+    assert part_of(work, [scatter], megatron, host) == part_of(
+        work, [replace(scatter, kind="all-reduce")], megatron, host
+    )
 
 
 def test_what_shows_of_priced_messages_stands_in_line():
@@ -264,6 +265,25 @@ def test_all_stages_together():
     total = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=5).total
     assert (total.forward_s, total.input_s, total.weight_s) == (7.5, 15.0, 7.5)
     assert total.seconds == 2 + 3 * 8 + 4
+
+
+def test_messages_that_python_hands_over_take_the_host_where_ranks_share_sequences_or_experts():
+    host = replace(HOST, host_launch_s=3.0)
+    for axis in ("cp", "ep"):
+        sent = replace(message("backward", count=2.0, host=4.0), axis=axis)
+        more, none = (part_of(WORK, [one], EAGER, host) for one in (sent, replace(sent, host=1.0)))
+        assert more.host_backward_s - none.host_backward_s == 2 * MESSAGE_LAUNCHES * 3.0
+        assert more.split_s == none.split_s == 0.0, "products are whole"
+        megatron = replace(EAGER, framework="megatron")
+        assert part_of(WORK, [sent], megatron, host) == part_of(WORK, [], megatron, host)
+
+
+def test_a_bias_takes_dtensor_nearly_half_a_product():
+    host = replace(HOST, host_dtensor_s=6.0)
+    sums = message("forward", count=1.0, host=2.0)
+    plain, biased = (part_of(replace(WORK, products=4.0, biased=n), [sums], EAGER, host) for n in (0.0, 4.0))
+    assert biased.host_forward_s - plain.host_forward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
+    assert biased.host_backward_s - plain.host_backward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
 
 
 def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():

@@ -158,6 +158,13 @@ def test_the_first_screen_says_all_in_few_words(open_page):
     assert found["below"] == []
     # neither name of A and B is pressed out of the bar
     assert page.locator("#ab .names").evaluate_all("all => all.filter((one) => one.clientWidth < 40).length") == 0
+    # what nothing stands beside has the whole row, as the timeline of a profile whose chip is not known
+    row = page.locator("#step-time").bounding_box()
+    page.evaluate("document.querySelector('#roofline').hidden = true")
+    alone = page.locator("#timeline").bounding_box()
+    assert row
+    assert alone
+    assert alone["width"] == pytest.approx(row["width"])
 
 
 _WIDEST = """(box) => {
@@ -171,13 +178,6 @@ _WIDEST = """(box) => {
     labels.forEach((one) => one.classList.toggle("on", one === chosen));
     return Math.max(...wide);
 }"""
-    # what nothing stands beside has the whole row, as the timeline of a profile whose chip is not known
-    row = page.locator("#step-time").bounding_box()
-    page.evaluate("document.querySelector('#roofline').hidden = true")
-    alone = page.locator("#timeline").bounding_box()
-    assert row
-    assert alone
-    assert alone["width"] == pytest.approx(row["width"])
 
 
 def test_no_choice_is_wider_than_the_panel_whatever_is_chosen(visit):

@@ -40,10 +40,11 @@ class Work:
 
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
     those of them that backward runs once more; ``regions``: pieces that are checkpointed; ``norms``: norms of a
-    forward; ``biased``: products that have a bias. ``norm_launches``: their kernels among the launches, by phase.
-    ``views``: ops of the host that launch nothing, by direction; ``new_s``: what the host takes longer in a pass for
-    products whose rows a router chose. ``expert_calls``, ``experts_s``: what of forward's launches and views, and
-    of its seconds by component, experts are, for whose rows the host may have to wait.
+    forward; ``biased``: products that have a bias. ``norm_launches``: kernels of norms among the launches, by phase.
+    ``views``: ops of the host that launch nothing, ``plain``: kernels of plain PyTorch beside the launches, both by
+    direction; ``new_s``: what the host takes longer in a pass for products whose rows a router chose.
+    ``expert_calls``, ``experts_s``: what of forward's launches and views, and of its seconds by component, experts are,
+    for whose rows the host may have to wait.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -56,6 +57,7 @@ class Work:
     regions: Number = 0.0
     norms: Number = 0.0
     views: Mapping[str, Number] = field(default_factory=dict)
+    plain: Mapping[str, Number] = field(default_factory=dict)
     new_s: Mapping[str, Number] = field(default_factory=dict)
     expert_calls: Number = 0.0
     experts_s: Sequence[Number] = (0.0,) * len(COMPONENTS)
@@ -73,6 +75,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     norm_ops: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     views: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
+    plain: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     new: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     expert_calls: Number = 0.0
     experts: list[Number] = [0.0] * len(COMPONENTS)
@@ -94,6 +97,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         launches[launched] += op.launches * op.count
         regions += op.regions
         views[launched] += op.views * op.count
+        plain[launched] += op.plain * op.count
         if not isinstance(op.alike, float) or op.alike:
             rows = op.k if op.weight else op.m
             new[op.phase] += new_products_s(op.launches * op.count, op.alike, rows, e)
@@ -101,8 +105,8 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             expert_calls += (op.launches + op.views) * op.count
             experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, biased=biased, regions=regions, norms=norm_ops, views=views, new_s=new,
-                expert_calls=expert_calls, experts_s=experts)  # fmt: skip
+                products_again=again, biased=biased, regions=regions, norms=norm_ops, views=views, plain=plain,
+                new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:

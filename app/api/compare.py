@@ -14,10 +14,10 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenComparison
 from app.context import Context, Ctx
+from app.own_predictions import own_prediction_of
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_expected, of_measurement
 from estimator.estimate.estimate import estimate
-from estimator.estimate.expected import own_prediction
 from estimator.scenario.codec import unknown_keys
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem, fields_named
@@ -96,8 +96,7 @@ def _item(given: object, where: str, context: Context, calibration: Calibrated |
 def _expected(
     measurement: Measurement, label: str, where: str, context: Context, calibration: Calibrated | None
 ) -> Item:
-    ops = context.store.op_list(measurement.id)
-    found = None if ops is None else own_prediction(ops, calibration)
+    found = own_prediction_of(measurement.id, context.store, calibration)
     if found is None:
         message = "has no op list, or its chip is not in the catalogue"
         remedy = "Record a profile with record_shapes=True, and compare that."

@@ -15,11 +15,12 @@ from app.api.body import json_response
 from app.api.documented import documented
 from app.context import Context, Ctx
 from app.errors import Refused
+from app.own_predictions import own_prediction_of
 from app.store import Store
 from app.summary import Summary, scenario_of
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
+from estimator.estimate.expected import Expected, WhatIf, what_if
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.own_timeline import own_step
 from estimator.scenario import catalog
@@ -136,8 +137,7 @@ def _of_own_ops(
     measurement_id: str, store: Store, calibration: Calibrated | None, revision: int
 ) -> PredictedStep | None:
     """Kept as long as the catalogue is what it was at this ``revision``."""
-    ops = store.op_list(measurement_id)
-    own = None if ops is None else own_prediction(ops, calibration)
+    own = own_prediction_of(measurement_id, store, calibration)
     if own is None:
         return None
     one = own.estimate
@@ -293,7 +293,7 @@ def whole(measurement: Measurement, context: Context, calibration: str = "") -> 
     return values | {
         "prediction": estimate(scenario, measured) if scenario else None,
         "proposed": proposal(ops) if ops is not None else None if scenario else said_scenario(measurement),
-        "expected": None if ops is None else own_prediction(ops, measured),
+        "expected": own_prediction_of(measurement.id, context.store, measured),
         "step_s": step_time_s(measurement.steps_s),
         "disturbance": disturbance(measurement.steps_s),
     }

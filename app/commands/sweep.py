@@ -13,7 +13,6 @@ from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text, written
 from estimator.cost.efficiency import Calibrated
-from estimator.estimate.explain import passed_over_words
 from estimator.scenario.codec import encode
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import cluster_from_json, training_from_json
@@ -36,7 +35,7 @@ def sweep(
     with_this_cpu(document, data)
     calibrated = read_calibrations(calibration)
     found = search(document, calibrated)
-    for words in passed_over_words(cluster_from_json(document["cluster"]).chip, calibrated):
+    for words in found.assumptions:
         print(f"headroom: {path}: {words}", file=sys.stderr)
     if as_json:
         print_json(found)

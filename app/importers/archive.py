@@ -46,7 +46,9 @@ _LISTED = 3
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every file of an archive; raise ImportRefused where none can be."""
     found: list[Imported] = []
+    paths: list[str] = []
     traces: list[RankTrace] = []
+    ranks: list[str] = []
     refused: list[tuple[str, ImportRefused]] = []
     try:
         for name, member in _members(source, limits):
@@ -54,16 +56,19 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
                 format = sniff(member, name)
                 if format == "kineto":
                     traces.append(read_rank(member, name, limits))
+                    ranks.append(name)
                 elif format == "archive":
                     raise ImportRefused("archive", name, "an archive inside another is not read", "Unpack it first.")
                 else:
                     found.append(importlib.import_module(_module(format)).read(member, name, limits))
+                    paths.append(name)
             except ImportRefused as error:
                 refused.append((name, error))
     except _BROKEN as error:
         message = f"the archive cannot be read ({type(error).__name__})"
         raise ImportRefused("archive", "", message, "Pack it again, without a password.") from None
-    found = [*_of_traces(traces, filename), *found]
+    of_traces = list(_of_traces(traces, filename))
+    found = _told_apart([*of_traces, *found], [*(ranks if len(of_traces) == len(ranks) else [""]), *paths])
     if not found and refused:
         name, first = refused[0]
         raise ImportRefused("archive", name[:80], f"none of its files can be read; {first.message}", first.remedy)
@@ -89,6 +94,27 @@ def _of_traces(traces: list[RankTrace], filename: str) -> Iterator[Imported]:
         yield joined(traces, filename)
     else:
         yield from (trace.imported for trace in traces)
+
+
+def _told_apart(found: list[Imported], paths: list[str]) -> list[Imported]:
+    """Measurements of one label are called by the folders in which their files differ, else by how many came before.
+
+    As in two/trace, and trace (2).
+    """
+    folders = [path.replace("\\", "/").split("/")[:-1] for path in paths]
+    labels = [{measurement.label for measurement in one.measurements} for one in found]
+    told, given = [], Counter[str]()
+    for at, one in enumerate(found):
+        again = [folders[other] for other in range(len(found)) if other != at and labels[other] & labels[at]]
+        own = [name for name in folders[at] if any(name not in where for where in again)]
+        measurements = []
+        for measurement in one.measurements:
+            shared = bool(measurement.label) and sum(measurement.label in some for some in labels) > 1
+            label = "/".join([*own, measurement.label]) if shared else measurement.label
+            given[label] += shared
+            measurements.append(replace(measurement, label=f"{label} ({given[label]})" if given[label] > 1 else label))
+        told.append(replace(one, measurements=tuple(measurements)))
+    return told
 
 
 def _op_lists(found: list[Imported]) -> tuple[dict[str, object] | None, ...]:

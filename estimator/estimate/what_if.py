@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from estimator.estimate.recorded import phases_of
 from estimator.operations.aten import indexing, kernels_of_table, products
+from estimator.operations.aten.optimizer import arithmetic_of
 from estimator.operations.op import WHOLE, fetched_at_once
 from estimator.scenario import catalog
 from estimator.scenario.aten_cost import is_inductors, op_name
-from estimator.scenario.breakdown import Phase
+from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
 
@@ -247,6 +248,53 @@ def _product(found: OpList, names: list[str], start: int, step: int, elements: i
     return None
 
 
+ADAM = ("mul", "lerp", "addcmul", "sqrt", "div", "add", "addcdiv")
+"""The arithmetic of Adam's update, each op over lists of tensors or over one of them; "mul" decays weights, too."""
+
+
+def with_fused_update(found: OpList) -> OpList:
+    """Adam's update becomes the two kernels of PyTorch's fused one: counts of steps, then all else in one pass.
+
+    For each list of tensors, or once where it went over one tensor after another; values that it kept apart go.
+    """
+    run = _update_of(found)
+    of = {index: found.of(found.calls[index]) for index in run}
+    ends, lerps = ([at for at, s in of.items() if arithmetic_of(s) == name] for name in ("addcdiv", "lerp"))
+    # parameters are a third of what the last op takes, gradients half of what the averages are drawn to
+    lists = [(of[at].inputs[: len(of[at].inputs) // 3], of[to].inputs[len(of[to].inputs) // 2 :])
+             for at, to in zip(ends, lerps, strict=False)]  # fmt: skip
+    if not ends or len(ends) != len(lerps) or any(len(one) != len(other) for one, other in lists):
+        return found
+    if not of[ends[0]].op.startswith("aten::_foreach_"):
+        alone = tuple(zip(*(one + other for one, other in lists), strict=True))
+        ends, lists = ends[-1:], [(alone[0], alone[1])]
+    calls, signatures, kept = list(found.calls), list(found.signatures), set[int]()
+    for end, (parameters, gradients) in zip(ends, lists, strict=True):
+        steps = (Operand(shape=(), dtype="float32"),) * len(parameters)
+        moments = parameters + parameters
+        for index, op, inputs in (
+            (run[run.index(end) - 1], "aten::_foreach_add_.Scalar", steps),
+            (end, "aten::_fused_adamw_", parameters + gradients + moments + steps),
+        ):
+            calls[index] = replace(calls[index], signature=len(signatures), dispatches=1, measured_s=None)
+            signatures.append(Signature(op=op, inputs=inputs))
+            kept.add(index)
+    storages = tuple(one for one in found.storages if one.born not in of or one.kind != MemoryKind.TEMPORARIES)
+    changed = replace(found, calls=tuple(calls), signatures=tuple(signatures), storages=storages)
+    return _saying(without_calls(changed, set(run) - kept), "Parameters are updated by PyTorch's fused kernel.")
+
+
+def _update_of(found: OpList) -> list[int]:
+    """Calls of Adam's arithmetic in the optimizer, none where it keeps the largest moments, which no list says."""
+    eager = [
+        index
+        for index, (call, phase) in enumerate(zip(found.calls, phases_of(found), strict=True))
+        if phase == Phase.OPTIMIZER and call.kind == "kernel" and not call.compiled
+    ]
+    names = {index: arithmetic_of(found.of(found.calls[index])) for index in eager}
+    return [] if "maximum" in names.values() else [index for index, name in names.items() if name in ADAM]
+
+
 def without_calls(found: OpList, dropped: set[int]) -> OpList:
     """The list without some calls; indices of waits and storages follow."""
     if not dropped:
@@ -277,6 +325,7 @@ CHANGES: Mapping[str, ListChange] = {
     "no-communication": ListChange(label="no exposed communication", of=without_communication),
     "compile": ListChange(label="compiled", of=compiled),
     "fused-attention": ListChange(label="fused attention", of=with_fused_attention),
+    "fused-update": ListChange(label="fused optimizer", of=with_fused_update),
     "filled-vocabulary": ListChange(label="vocabulary a multiple of 64", of=with_vocabulary_filled_up),
     "fp4-products": ListChange(label="products in fp4", of=with_products_in("fp4"), precision="fp4"),
     "fp8-products": ListChange(label="products in fp8", of=with_products_in("fp8"), precision="fp8"),

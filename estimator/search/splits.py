@@ -20,6 +20,7 @@ from estimator.communication.message import PricedMessage, received_bytes
 from estimator.communication.placement import Degrees, groups_of
 from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.estimate.assemble import Rank, effective, efficiencies_of, lines_of, parts_in_line, parts_of, rank_of
+from estimator.estimate.explain import passed_over_words
 from estimator.scenario.fitting import divisors
 from estimator.scenario.grid_shape import grid_fits, grid_of
 from estimator.scenario.legality import context_problems, tensor_problems
@@ -224,6 +225,7 @@ def parallelism(scenario: Scenario, ranks: int = 0, calibration: Calibrated | No
             f"Sequence: {base.plan.micro_batch} per micro-batch; Megatron splits weights over the group, the others"
             " hold all of them.",
             "Time of a block: device and exposed communication, forward and backward, without waits for the host.",
+            *passed_over_words(base.cluster.chip, calibration),
         ),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.estimate.estimate import estimate
+from estimator.estimate.explain import passed_over_words
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.plan import Plan
@@ -73,6 +74,7 @@ class Sweep:
     """What a search found; ``best`` by the objective, ``pareto`` where none is better in every respect.
 
     ``grid``: the best plan in each cell of the fields that the specification named, none where it named none.
+    ``assumptions``: what holds for every plan beside the specification, as that a calibration is of another chip.
     """
 
     objective: str
@@ -83,6 +85,7 @@ class Sweep:
     best: tuple[Found, ...]
     pareto: tuple[Found, ...]
     grid: tuple[Cell, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
 def sweep(
@@ -154,6 +157,7 @@ def sweep(
         best=tuple(map(found, front.best())),
         pareto=tuple(map(found, front.pareto())),
         grid=tuple(map(cell, grid.cells())),
+        assumptions=passed_over_words(base.cluster.chip, calibration),
     )
 
 

@@ -101,10 +101,13 @@ function move(scenario, path) {
   setScenario(scenario);
 }
 
+/** The scenario with one field at another value, and what must follow it. @param {string} path @param {any} value */
+export const withValue = (path, value) => withField(origin(path), path, value, usualNode());
+
 /** Set one field to a value that the person chose. @param {string} path @param {any} value */
 export function setField(path, value) {
   const point = healing(path) ? null : validAxis(path)?.legal.find((one) => same(one.value, value));
-  move(point ? point.scenario : withField(origin(path), path, value, usualNode()), path);
+  move(point ? point.scenario : withValue(path, value), path);
 }
 
 /** Take a part of the hardware as a multiple of the catalogue's. @param {import("./hardware.js").Part} part @param {number} times */
@@ -233,7 +236,7 @@ export function grab(field) {
  */
 export function preview(path, point, ofThis) {
   const valid = ofThis && !healing(path);
-  const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
+  const scenario = valid ? point.scenario : withValue(path, point.value);
   if (same(scenario, state.scenario)) return;
   keepBefore(state.drag?.scenario ?? state.scenario);
   const changes = coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path);

@@ -1,5 +1,5 @@
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
-import { seconds } from "./format.js";
+import { quantity, seconds } from "./format.js";
 import { clusterChips, complete, resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
@@ -146,8 +146,8 @@ export const beside = (chosen, scenario) => (apart(chosen, scenario) ? null : ch
 /** @param {any} cluster  a chip's name, or an object @returns {string} */
 const chipNamed = (cluster) => (typeof cluster === "string" ? cluster : (cluster?.chip?.name ?? cluster?.chip ?? ""));
 
-/** @param {Entry} entry @param {string} name */
-const isCalled = ({ key, label, aliases }, name) =>
+/** Whether an entry of the catalogue has a name. @param {Entry} entry @param {string} name */
+export const isCalled = ({ key, label, aliases }, name) =>
   [key, label, ...aliases].some((one) => one.toLowerCase() === name.toLowerCase());
 
 /**
@@ -182,6 +182,20 @@ function otherCpuWords({ device }, chips) {
   // a label without a name says of no CPU that it is another
   if (!here?.includes("(") || here.includes(device.name)) return "";
   return `Measured on ${device.name}, of which no prediction exists: predicted for ${here}.`;
+}
+
+/**
+ * Say that a prediction takes peaks of this CPU which another measurement of it gave than the one known here, "" where it
+ * does not: a run keeps those that its own server knew.
+ * @param {Pick<Scenario, "cluster">} scenario @param {Entry[]} chips
+ */
+function otherPeaksWords({ cluster: { chip } }, chips) {
+  const here = chips.find(({ key }) => key === "cpu")?.value;
+  if (!here || typeof chip !== "object" || chip.name !== "cpu") return "";
+  const peaks = (/** @type {import("./types.js").Part} */ { fp32_flops_per_s, memory_bytes_per_s }) =>
+    [quantity(fp32_flops_per_s, "flops_per_s"), quantity(memory_bytes_per_s, "bytes_per_s")].join(" and ");
+  const [its, ours] = [peaks(chip), peaks(here)];
+  return its === ours ? "" : `predicted from another measurement of this CPU: ${its}, here ${ours}`;
 }
 
 /**
@@ -247,13 +261,14 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
     const its = seemsOf(measurement, catalog);
     const plan = [pair?.a, pair?.b].find((side) => side?.scenario);
     const drawn = plan && [pair?.a, pair?.b].some((side) => side?.measurement?.id === measurement.id);
+    const two = [pair?.a, pair?.b].every((side) => side?.measurement && !side.predicted);
     const said = drawn && its && saysAll(measurement) && plan.scenario && same(its, plan.scenario);
     const beside = said
       ? `; ${plan.letter} is the plan that its file says`
       : drawn
         ? "; no difference is drawn until its own scenario is confirmed"
         : "; not drawn beside a scenario until its own is confirmed";
-    return `measured${device ? ` on ${device}` : ""}${open ? beside : ""}`;
+    return `measured${device ? ` on ${device}` : ""}${open && !two ? beside : ""}`;
   }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
   // a bundled run that nobody chose is not what a link to another scenario is about
@@ -263,7 +278,9 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   if (why === "model") return "another model was measured: not drawn beside this one";
   const other = otherCpuWords(measurement, catalog.chips);
   if (other && chipNamed(scenario.cluster) === "cpu") return other;
-  return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
+  return same(measuredScenario, scenario)
+    ? otherPeaksWords(scenario, catalog.chips)
+    : "A is the plan that was measured";
 }
 
 /**

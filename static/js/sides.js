@@ -1,4 +1,5 @@
 /** A and B: which two things the page sets against each other, and what each says of its step. Pure. */
+import { when } from "./format.js";
 import {
   apart,
   deviceName,
@@ -69,7 +70,28 @@ export function pairOf(shown, known) {
   const [first, second] = chosenSides(shown);
   const a = first ? sideOf(first, "A", shown, known, null) : null;
   const b = second ? sideOf(second, "B", shown, known, a) : null;
+  if (a && b) [a.extra, b.extra] = extrasOf(a, b);
   return { a, b, edited: first === "plan" ? "A" : second === "plan" ? "B" : "" };
+}
+
+/**
+ * What stands behind the names of both: of two measurements of one name, as of files of two folders, when they came, too.
+ * @param {Side} a @param {Side} b @returns {[string, string]}
+ */
+export function extrasOf(a, b) {
+  if (a.name !== b.name || !a.measurement || !b.measurement || a.key === b.key) return [a.extra, b.extra];
+  const [first, second] = [a, b].map(({ extra, measurement }) =>
+    [extra, cameAt(measurement?.id ?? "")].filter(Boolean).join(", "),
+  );
+  return [first, second];
+}
+
+/** When a measurement came here, with which its id begins in universal time; "" of a bundled one. @param {string} id */
+function cameAt(id) {
+  const [, ...parts] = /^(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)/.exec(id) ?? [];
+  if (!parts.length) return "";
+  const [year, month, day, hour, minute, second] = parts.map(Number);
+  return `${when(Date.UTC(year, month - 1, day, hour, minute, second) / 1000)}:${parts[5]}`;
 }
 
 /** Tokens of a step, whole as they are. @param {Estimate} estimate */

@@ -7,6 +7,9 @@ const NAMED = /\.json(?:\.gz)?$/i;
 
 /** @typedef {{path: string, body: Blob}} Member */
 
+/** Where files of a dropped folder stand in it. @type {WeakMap<File, string>} */
+const paths = new WeakMap();
+
 /** A number as tar writes it. @param {number} value @param {number} width */
 const octal = (value, width) => `${value.toString(8).padStart(width - 1, "0")}\0`;
 
@@ -67,7 +70,9 @@ export async function parcels(files) {
   const traces = await Promise.all(files.map(isTrace));
   const ranks = files.filter((_, at) => traces[at]);
   if (ranks.length < 2) return files.map((file) => ({ name: file.name, body: file }));
-  const together = tar(ranks.map((file) => ({ path: file.webkitRelativePath || file.name, body: file })));
+  const together = tar(
+    ranks.map((file) => ({ path: paths.get(file) || file.webkitRelativePath || file.name, body: file })),
+  );
   const others = files.filter((_, at) => !traces[at]).map((file) => ({ name: file.name, body: file }));
   return [{ name: `${ranks.length} traces (${ranks[0].name} …)`, body: together }, ...others];
 }
@@ -83,8 +88,14 @@ export async function dropped(transfer) {
 /** @param {FileSystemEntry} entry @returns {Promise<File[]>} */
 async function filesIn(entry) {
   if (entry.name.startsWith(".")) return [];
-  if (entry.isFile)
-    return [await new Promise((resolve, reject) => /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject))];
+  if (entry.isFile) {
+    /** @type {File} */
+    const file = await new Promise((resolve, reject) =>
+      /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject),
+    );
+    paths.set(file, entry.fullPath.replace(/^\//, ""));
+    return [file];
+  }
   const reader = /** @type {FileSystemDirectoryEntry} */ (entry).createReader();
   /** @type {File[]} */
   const found = [];

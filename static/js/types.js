@@ -80,7 +80,7 @@
  * @typedef {{scenario: Scenario, step_time_s: number, interval_s: [number, number], peak_bytes: number,
  *   reserved_bytes: number, capacity_bytes: number, cost_chip_s: number, tokens_per_s: number, mfu: number, ties?: number}} Found  a plan; `ties`: others with its time and memory
  * @typedef {{objective: string, plans_tried: number, plans_fitting: number, plans_per_s: number, seconds: number,
- *   best: Found[], pareto: Found[], grid: {values: any[], found: Found}[]}} Sweep
+ *   best: Found[], pareto: Found[], grid: {values: any[], found: Found}[], assumptions: string[]}} Sweep
  *
  * @typedef {{name: string, label: string, plan: Part, problems: Problem[]}} Way
  * @typedef {{name: string, weights_bytes: number, [metric: string]: any}} WayCurve  numbers along the axis

@@ -224,6 +224,8 @@ def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(cal
     ]  # fmt: skip
     assert [row["first"] for row in rows] == [True, False, True, True]
     assert [row["from_s"] for row in rows] == pytest.approx([1.0, 1.3, 1.2, 1.4])
+    unseen = {**given, "causes": [*causes[:3], cause("host", 3e-7)]}
+    assert len(call("figures/waterRows", "waterRows", unseen)) == 3, "no row of −3.12e-5 ms"
     slower = {**given, "causes": [cause("communication", 0.2, "rate", "tp")]}
     for links, words in ((False, "more time per byte"), (True, "slower link")):
         assert call("figures/waterRows", "waterRows", {**slower, "newLinks": links})[0]["words"] == words

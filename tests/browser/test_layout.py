@@ -158,6 +158,13 @@ def test_the_first_screen_says_all_in_few_words(open_page):
     assert found["below"] == []
     # neither name of A and B is pressed out of the bar
     assert page.locator("#ab .names").evaluate_all("all => all.filter((one) => one.clientWidth < 40).length") == 0
+    # what nothing stands beside has the whole row, as the timeline of a profile whose chip is not known
+    row = page.locator("#step-time").bounding_box()
+    page.evaluate("document.querySelector('#roofline').hidden = true")
+    alone = page.locator("#timeline").bounding_box()
+    assert row
+    assert alone
+    assert alone["width"] == pytest.approx(row["width"])
 
 
 _WIDEST = """(box) => {
@@ -208,6 +215,9 @@ def test_narrow_a_profile_has_its_numbers_and_menus_within_their_cards(open_page
     settled(page)
     assert at_last(page, _LEAVING) == []
     assert at_last(page, _PLOT_TEXTS, "#explore .plot") == []
+    band = page.locator("#explore .remedies").bounding_box()
+    assert band
+    assert band["height"] < 160, "a sentence of what binds has no room for three remedies below it"
     gaps = page.evaluate(_ROOFS)
     assert len(gaps) == 2
     assert min(gaps) > 12

@@ -77,11 +77,14 @@ def test_a_choice_made_before_its_axis_is_there_is_refused_when_it_says_so(visit
     assert query(page, "tp_kind") is None
 
 
+IMPOSSIBLE = EIGHT_GPUS.replace("tp=1", "tp=5").replace("nodes=1", "nodes=5")
+"""What five ranks of tensor parallelism make of it, where heads are 32."""
+
+
 def test_what_gave_way_for_an_impossible_value_comes_back(visit):
-    page = visit(EIGHT_GPUS, refusals=(422,))
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
-    wait_for_axis(page, "plan.tp")
-    _type(page, "plan.tp", "5")
+    visit(IMPOSSIBLE, refusals=(422,))
     expect(page.locator("#explore .notice")).to_contain_text("does not divide heads")
     _type(page, "plan.tp", "8")
     expect(page.locator("#explore .notice")).to_have_count(0)
@@ -90,19 +93,42 @@ def test_what_gave_way_for_an_impossible_value_comes_back(visit):
 
 
 def test_one_press_leads_back_to_the_last_that_could_be_estimated(visit):
+    page = visit(EIGHT_GPUS)
+    wait_for_figures(page)
+    settled(page)
+    before = headline(page)
+    visit(IMPOSSIBLE, refusals=(422,))
+    expect(page.locator("#explore .notice b")).to_have_text("This scenario cannot be estimated.")
+    page.get_by_role("button", name="Back to the last one that could").click()
+    expect(page.locator("#explore .notice")).to_have_count(0)
+    settled(page)
+    assert headline(page) == before
+    assert (query(page, "dp"), query(page, "global_batch")) == ("8", "64")
+
+
+def test_a_typed_value_that_is_refused_moves_nothing(visit):
     page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     settled(page)
     before = headline(page)
-    for path, value in (("plan.tp", "5"), ("training.global_batch", "3"), ("plan.pp", "33"), ("plan.cp", "7"),
-                        ("plan.micro_batch", "9"), ("training.seq_len", "999999999")):  # fmt: skip
+    for path, value, why in (
+        ("plan.tp", "3", "tp = 3 does not divide heads"),
+        ("plan.tp", "5", "tp = 5 does not divide heads"),
+        ("plan.pp", "33", "33 pipeline stages for 32 layers"),
+        ("plan.cp", "7", "14 parts of the sequence"),
+        ("plan.micro_batch", "9", "does not divide into"),
+        ("training.global_batch", "3", "does not divide into"),
+        ("training.seq_len", "999999999", "is out of range"),
+    ):
         _type(page, path, value)
-        expect(page.locator("#explore .notice b")).to_have_text("This scenario cannot be estimated.")
-        page.get_by_role("button", name="Back to the last one that could").click()
-        expect(page.locator("#explore .notice")).to_have_count(0)
-        settled(page)
+        problem = page.locator(f'[data-field="{path}"] .problem')
+        expect(problem).to_contain_text("Refused: ")
+        expect(problem).to_contain_text(why)
+        expect(problem.get_by_role("button")).to_have_count(0)
+        expect(page.get_by_label("GPUs", exact=True)).to_have_value("8")
+        assert page.locator("#explore .notice:visible").count() == 0
         assert headline(page) == before
-        assert (query(page, "dp"), query(page, "global_batch")) == ("8", "64")
+        assert (query(page, "dp"), query(page, "tp"), query(page, "nodes")) == ("8", "1", "1")
 
 
 def test_the_number_of_chips_is_a_field(visit):
@@ -111,7 +137,13 @@ def test_the_number_of_chips_is_a_field(visit):
     chips = page.get_by_label("GPUs", exact=True)
     expect(chips).to_have_value("1")
     _type(page, "plan.tp", "8")
+    problem = page.locator('[data-field="plan.tp"] .problem')
+    expect(problem).to_contain_text("Refused: 1 is no multiple of tp 8.")
+    expect(chips).to_have_value("1")
+    problem.get_by_role("button", name="Take 8 GPUs").click()
     expect(chips).to_have_value("8")
+    expect(problem).to_have_text("Also changed: GPUs 1 → 8, as 1 is no multiple of tp 8.")
+    settled(page)
     chips.fill("64")
     chips.press("Enter")
     settled(page)
@@ -161,6 +193,12 @@ def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(visit)
     assert float(page.locator('[data-field="plan.dp"] input[type=range]').input_value()) > 0
     # sharding is not what is wrong
     expect(page.locator('[data-field="plan.sharding"] label.no')).to_have_count(0)
+    # the number of chips is no way out that nobody chose
+    _type(page, "plan.tp", "3")
+    refused = page.locator('[data-field="plan.tp"] .problem')
+    expect(refused).to_contain_text("Refused: 8 is no multiple of tp 3.")
+    expect(refused.get_by_role("button", name="Take 24 GPUs")).to_be_visible()
+    expect(page.get_by_label("GPUs", exact=True)).to_have_value("8")
     _type(page, "plan.micro_batch", "2")
     expect(notice).to_have_count(0)
     wait_for_figures(page)

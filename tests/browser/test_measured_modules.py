@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -56,9 +58,24 @@ def test_another_machine_s_cpu_is_named_where_this_one_is_predicted(call):
         chosen = {"measurement": measurement, "measuredScenario": ran, "catalog": {"chips": chips}, "scenario": ran}
         assert call("measured", "misnamedWords", measurement, chips) == expected
         assert call("measured", "relationWords", {**chosen, "pair": None}) == expected
+    # of this CPU it is said whose measurement of it is taken, where that is another than the one known here
+    peaks = {"name": "cpu", "label": chips[1]["label"], "fp32_flops_per_s": 2e11, "memory_bytes_per_s": 2e10}
+    chips[1] = {**chips[1], "value": peaks}
+    for its, words in (
+        (peaks, ""),
+        (
+            {**peaks, "fp32_flops_per_s": 1e11},
+            "predicted from another measurement of this CPU: 100 GFLOP/s and 20.0 GB/s, here 200 GFLOP/s and 20.0 GB/s",
+        ),
+    ):
+        own = {**ran, "cluster": {**ran["cluster"], "chip": its}}
+        given = {**chosen, "measuredScenario": own, "scenario": own, "pair": None, "catalog": {"chips": chips}}
+        assert call("measured", "relationWords", given) == words
     bare = {"device": {"name": "cpu"}, "origin": {"format": "kineto"}, "steps_s": [1], "step_s": 1}
     chosen = {"measurement": bare, "measuredScenario": None, "catalog": {"chips": chips}, "scenario": ran, "pair": None}
-    assert call("measured", "relationWords", chosen).startswith("measured on a CPU that it does not name")
+    assert call("measured", "relationWords", chosen).startswith("measured on a CPU that it does not name; not drawn")
+    both = {name: {"measurement": bare, "predicted": False} for name in ("a", "b")}
+    assert call("measured", "relationWords", {**chosen, "pair": both}) == "measured on a CPU that it does not name"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +95,17 @@ def test_a_run_has_the_price_of_the_chip_that_it_ran_on_not_of_its_scenario_s(ca
     shown = {"a": "", "b": "m:one", "measured": "one", "measurement": measurement, "measuredScenario": ran}
     pair = call("sides", "pairOf", {**shown, "catalog": {"chips": [gpu]}}, {})
     assert pair["b"]["chip"].get("usd_per_hour") == usd_per_hour
+
+
+def test_two_measurements_of_one_name_are_called_by_when_they_came(call):
+    ids = ("20261127-185536-258-a9eba7-0", "20261127-185538-058-2b218c-0")
+    a, b = ({"key": f"m:{one}", "name": "trace", "extra": "cpu", "measurement": {"id": one}} for one in ids)
+    first, second = call("sides", "extrasOf", a, b)
+    assert re.fullmatch(r"cpu, 2026-11-2[678] \d\d:\d\d:36", first)
+    assert re.fullmatch(r"cpu, 2026-11-2[678] \d\d:\d\d:38", second)
+    assert call("sides", "extrasOf", {**a, "name": "another"}, b) == ["cpu", "cpu"]
+    assert call("sides", "extrasOf", {**a, "measurement": {"id": "bundled"}}, b) == ["cpu", second]
+    assert call("sides", "extrasOf", {**a, "measurement": None}, b) == ["cpu", "cpu"], "a plan"
 
 
 def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,14 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     expect(page.locator("details.calibration .chosen")).to_contain_text("our host")
     page.get_by_role("tab", name="Assumed").click()
     expect(page.locator("#assumptions li").first).to_contain_text("our host")
+    # of another chip it is not used, and panel and search say so
+    page.locator("#chip").select_option("a100-80gb-sxm")
+    expect(page.locator("details.calibration .chosen")).to_contain_text("not used, of another chip: our host")
+    page.locator(".tabs").get_by_text("Search", exact=True).click()
+    expect(page.locator("#search-status .counts")).to_contain_text("No calibration is used: “our host” is of h200-sxm")
+    page.go_back()
+    page.go_back()
+    expect(page.locator("details.calibration .chosen")).to_have_text(re.compile("^our host"))
     page.locator("details.calibration summary").click()
     with page.expect_event("load"):
         page.get_by_label("Calibration", exact=True).select_option("")

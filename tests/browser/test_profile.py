@@ -139,23 +139,32 @@ def test_a_recording_without_a_step_leaves_no_figure_of_what_stood_there_before(
     page.get_by_role("button", name="Dismiss broken.json").click()
 
 
+_BEYOND = """() => {
+    const right = document.querySelector("#explore .panel").getBoundingClientRect().right;
+    const parts = [...document.querySelectorAll("#explore .whose, #explore .whose *")];
+    return parts.filter((one) => one.getBoundingClientRect().right > right).map((one) => one.textContent);
+}"""
+
+
 def test_the_controls_say_whose_scenario_they_move_while_a_profile_s_own_is_not_confirmed(visit, drop, unknown):
     page = visit("/?measured=none")
     wait_for_figures(page)
-    drop(page, unknown)
+    name = "pretraining_of_the_small_model_on_two_hosts_again"
+    drop(page, unknown.rename(unknown.with_name(f"{name}.json.gz")))
     whose = page.locator(".panel .whose")
-    expect(whose).to_contain_text("Proposed from the shapes of unknown, not confirmed.")
-    expect(page.locator("#model")).to_contain_text("unknown")
+    expect(whose).to_contain_text(f"Proposed from the shapes of {name}, not confirmed.")
+    expect(page.locator("#model")).to_contain_text(name)
     assert query(page, "dp") == "2", "the controls stand at what was proposed"
     page.locator("#model").select_option("llama3-8b")
     expect(whose).to_contain_text("which is neither A nor B")
     expect(whose).to_contain_text("These controls move Llama 3 8B")
+    assert page.evaluate(_BEYOND) == [], "a long name has room"
     bring_into_view(page, "#layers")
     expect(page.locator("#layers header .sub")).to_contain_text("of A, the program's own ops; one rank")
     expect(
         page.locator("#proposal").get_by_role("button", name="It ran the plan that the controls show")
     ).to_be_visible()
-    whose.get_by_role("button", name="What unknown seems to be").click()
+    whose.get_by_role("button", name=f"What {name} seems to be").click()
     expect(whose).to_contain_text("Proposed from the shapes")
     # a control that is moved is seen to move something: the plan that is left is A
     page.locator('[data-field="plan.micro_batch"] input[type=range]').focus()
@@ -355,6 +364,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
     drop(page, path)
+    expect(page.locator("#tray .import", has_text="vit.json")).to_have_count(1)
     # one is traced at a time: another waits, and says so
     second = tmp_path / "second.json"
     second.write_text(path.read_text())

@@ -14,6 +14,8 @@ import { tokenOf, UNNAMED } from "./base.js";
 const MOST_ROWS = 9;
 /** A cause below this share of the step joins the others. */
 const LEAST_FRAC = 0.0005;
+/** Others that make less of the step together have no bar that could be seen, and no number that could be read. */
+const SEEN_FRAC = 1e-6;
 
 /** More of it, or less; slower, or faster. @type {Record<string, [string, string]>} */
 const WORDS = {
@@ -92,7 +94,7 @@ export function waterRows({ causes, step_s, from_s, names, degrees, newLinks = f
     last = key;
     return row;
   });
-  if (Math.abs(rest_s) > 1e-12 * step_s)
+  if (Math.abs(rest_s) > SEEN_FRAC * step_s)
     rows.push({
       cause: "",
       name: "other causes",

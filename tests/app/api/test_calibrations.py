@@ -49,6 +49,18 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         remedy = client.post("/api/remedies", json=SCENARIO, **asked).json()["best"][0]
         tried = client.post("/api/estimate", json=remedy["scenario"], **asked).json()
         assert tried["step_time_s"] == pytest.approx(remedy["step_time_s"])
+        # of a search it says, too, where it is of another chip than the one that is searched for
+        search = {"locked": {"dp": 1, "tp": 1}, **SCENARIO}
+        plans = [
+            client.post("/api/sweep", json=search | {"cluster": {"chip": chip, "chips_per_node": 1}}, **asked).json()
+            for chip in ("h200-sxm", "a100-80gb-sxm")
+        ]
+        assert plans[0]["assumptions"] == []
+        said = "No calibration is used: “ours” is of h200-sxm, and this is predicted for a100-80gb-sxm"
+        assert [words.startswith(said) for words in plans[1]["assumptions"]] == [True]
+        ways = SCENARIO | {"cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 1}}
+        split = client.post("/api/parallelism", json={"scenario": ways, "ranks": 2}, **asked).json()
+        assert split["assumptions"][-1] == plans[1]["assumptions"][0]
         table = b"model  batch  seq_len  dtype  forward (ms)\ngpt2  1  128  bf16  10.0\n"
         text = client.put("/api/uploads?filename=steps.txt", content=table).json()["measurements"][0]["id"]
         rows = [

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.disk import write_json
 from app.main import create_app
+from app.own_predictions import kept_prediction
 from app.settings import Settings
 from estimator.scenario.codec import encode
 from tests.app.examples import LLAMA, MEASUREMENT, SCENARIO, scenario
@@ -111,6 +112,12 @@ def test_two_profiles_of_unknown_scenarios_may_be_compared(client, profile):
     assert found["deltas"][1]["step_time_frac"] is not None
     # as a traced program and what was measured of it are
     items[0] = {"expected": profile}
+    # what a page has of it by now is not made again
+    before = kept_prediction.cache_info().misses
+    for _ in range(2):
+        client.get(f"/api/measurements/{profile}")
+        client.post("/api/compare", json={"items": items})
+    assert kept_prediction.cache_info().misses - before <= 1
     assert client.post("/api/compare", json={"items": items}).json()["deltas"][1]["causes"]
     refused = client.post("/api/compare", json={"items": [{"expected": other["id"]}]})
     assert refused.status_code == 422

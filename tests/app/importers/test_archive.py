@@ -36,6 +36,15 @@ def packed(files: dict[str, bytes | str]) -> bytes:
     return content.getvalue()
 
 
+def packed_twice(name: str, data: str) -> bytes:
+    """Files of one name, as two that are dropped together may be."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for _ in range(2):
+            archive.writestr(name, data)
+    return content.getvalue()
+
+
 def tarred(files: dict[str, bytes | str]) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
@@ -45,6 +54,16 @@ def tarred(files: dict[str, bytes | str]) -> bytes:
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     return content.getvalue()
+
+
+def test_files_of_one_name_are_called_by_the_folders_that_they_differ_in(tmp_path):
+    trace = json.dumps(made.trace())
+    files = {"runs/one/prof/trace.json": trace, "runs/two/prof/trace.json": trace, "runs/two/prof/other.json": trace}
+    imported = read(tmp_path, packed(files), "runs.zip")
+    assert [found.label for found in imported.measurements] == ["one/trace", "two/trace", "other"]
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        twice = packed_twice("trace.json", trace)
+    assert [found.label for found in read(tmp_path, twice, "two.zip").measurements] == ["trace", "trace (2)"]
 
 
 @pytest.mark.parametrize("pack", [packed, tarred])

@@ -46,7 +46,8 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     real = one(read(tmp_path, REFERENCE.joinpath("tools", "nanogpt.log").read_bytes()))
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
-    assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused
+    assert real.scenario["training"]["optimizer"] == "adamw"
+    assert "optimizer_kernel" not in real.scenario["training"]  # its log says that AdamW is not fused
 
 
 NANOGPT_ALONE = """\
@@ -70,6 +71,8 @@ def test_what_nanogpt_leaves_out_is_a_guess_or_asked_and_what_does_not_divide_is
     found = one(read(tmp_path, sure))
     proposed = said_scenario(found, "a100-40gb-sxm")
     assert proposed.scenario["training"]["optimizer"] == "adamw"
+    kernel = proposed.fields["training.optimizer_kernel"]
+    assert (kernel.value, kernel.sure) == ("fused", True)
     assert proposed.scenario["model"]["name"] == "GPT-2 small (nanoGPT)"
     assert (proposed.fields["plan.dp"].value, proposed.fields["plan.dp"].sure) == (8, True)
     assert "FLOPs of a step over its time and its MFU" in proposed.fields["plan.dp"].evidence

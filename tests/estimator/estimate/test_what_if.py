@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -142,6 +143,52 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     changed = what_if.CHANGES[name].of(GPT2)
     assert predicted(changed).step_time_s > 0
     assert catalog.chip("h200-sxm").name == changed.chip
+
+
+def unfused(kernel: str) -> OpList:
+    """GPT-2's list as AdamW's other kernels update it: over lists of tensors, or over one after another."""
+    counts, update = GPT2.calls[-2:]
+    inputs = GPT2.of(update).inputs
+    many = len(inputs) // 5
+    parameters, gradients = inputs[:many], inputs[many : 2 * many]
+    both = [(one, grad) for one, grad in zip(parameters, gradients, strict=True)]
+    groups = [(parameters, gradients)] if kernel == "foreach" else [((one,), (grad,)) for one, grad in both]
+    calls, signatures, storages = list(GPT2.calls[:-2]), list(GPT2.signatures), list(GPT2.storages)
+    for own, grads in groups:
+        start = len(calls)
+        for name, given_, made in (
+            ("mul_", own, ()), ("lerp_", own + grads, ()), ("mul_", own, ()), ("addcmul_", own + grads + grads, ()),
+            ("sqrt", own, own), ("div_", own, ()), ("add_", own, ()), ("addcdiv_", own + own + own, ()),
+        ):  # fmt: skip
+            op = f"aten::_foreach_{name}" if kernel == "foreach" else f"aten::{name}"
+            calls.append(replace(counts, signature=len(signatures), dispatches=3))
+            signatures.append(Signature(op=op, inputs=given_, outputs=made))
+        storages += [Storage(bytes=4 * math.prod(one.shape), born=start + 4, died=start + 8) for one in own]
+    return replace(GPT2, calls=tuple(calls), signatures=tuple(signatures), storages=tuple(storages))
+
+
+@pytest.mark.parametrize("kernel", ["foreach", "for-loop"])
+def test_a_fused_update_is_what_a_program_with_it_is_traced_to(kernel):
+    before = unfused(kernel)
+    changed = what_if.with_fused_update(before)
+    ops = [[found.of(call).op for call in found.calls] for found in (changed, GPT2)]
+    assert ops[0] == ops[1]
+    assert [changed.of(call).inputs for call in changed.calls[-2:]] == [
+        GPT2.of(call).inputs for call in GPT2.calls[-2:]
+    ]
+    assert predicted(changed).step_time_s == predicted(GPT2).step_time_s < predicted(before).step_time_s
+    assert predicted(changed).memory.peak_bytes == predicted(GPT2).memory.peak_bytes
+
+
+def test_only_adam_can_be_updated_by_a_fused_kernel():
+    before = unfused("foreach")
+    assert what_if.with_fused_update(GPT2) == GPT2, "it is fused"
+    last = before.of(before.calls[-1])
+    other = replace(before, signatures=(*before.signatures[:-1], replace(last, op="aten::_foreach_add_.List")))
+    assert what_if.with_fused_update(other) == other, "no second moments"
+    largest = [replace(s, op="aten::_foreach_maximum_") if s.op.endswith("_sqrt") else s for s in before.signatures]
+    kept = replace(before, signatures=tuple(largest))
+    assert what_if.with_fused_update(kept) == kept, "AMSGrad has a list more"
 
 
 def test_a_vocabulary_is_filled_up_where_its_rows_are_odd():

@@ -21,6 +21,8 @@ _SETTING = re.compile(r"^(?:Overriding: )?([a-z_]{1,40}) = ([^#]{1,80}?)\s*(?:#.
 _OPTIMIZED = re.compile(r"^num (?:non-)?decayed parameter tensors: \d{1,6}, with ([\d,]{1,20}) parameters$")
 _GROUPS = 2
 _COMPILING = "compiling the model..."
+_FUSED = "using fused AdamW: True"
+"""Else PyTorch chooses its kernel, as by default."""
 _PRODUCT = re.compile(r"([1-9]\d{0,5})(?: ?\* ?([1-9]\d{0,5}))?")
 _ITERATION = re.compile(r"^iter \d{1,9}: loss ")
 _DEFAULTS = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 12}
@@ -64,6 +66,7 @@ def read(lines: Sequence[str]) -> Log | None:
         "precision": _PRECISIONS.get(said.get("dtype", "bfloat16").strip("'\""), "bf16-amp"),
         "framework": "pytorch-eager" if said.get("compile") == "False" else "pytorch-compile",
         "optimizer": "adamw",
+        **({"optimizer_kernel": "fused"} if _FUSED in before else {}),
     }
     if "dtype" not in said:
         guesses["training.precision"] = f"{training['precision']} is nanoGPT's default, which the log does not say"

@@ -16,8 +16,12 @@ export function createFieldProblem(path) {
   const own = (/** @type {import("../../types.js").Problem[]} */ problems) =>
     saidTogether(problems.filter(({ field }) => field === path));
 
-  /** @param {string} refused  why, or nothing @returns {boolean} whether the field's value cannot be */
-  function update(refused) {
+  /**
+   * @param {string} refused  why, or nothing
+   * @param {{text: string, take: () => void} | null} [offer]  what would make it possible
+   * @returns {boolean} whether the field's value cannot be
+   */
+  function update(refused, offer = null) {
     const wrong = own(state.problems);
     const notes = state.problems.length ? "" : own(state.estimate?.problems ?? []);
     const adapted = followed().filter((one) => one.path === path);
@@ -37,7 +41,8 @@ export function createFieldProblem(path) {
             : notes
               ? "Note: "
               : "";
-      element.replaceChildren(h("b", { text: title }), text);
+      const button = offer && h("button", { type: "button", class: "link", text: offer.text, onclick: offer.take });
+      element.replaceChildren(h("b", { text: title }), text, ...(button ? [" ", button] : []));
     }
     return bad;
   }

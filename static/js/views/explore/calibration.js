@@ -2,8 +2,9 @@
 import { setCalibration } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
 import { percent, plural, said, when } from "../../format.js";
-import { isOfCpu } from "../../measured.js";
+import { isCalled, isOfCpu } from "../../measured.js";
 import { refreshMeasurements } from "../../measurements.js";
+import { chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
 
@@ -72,6 +73,15 @@ export function createCalibration() {
     );
   }
 
+  /** Say which one predictions are under, and where it is of another chip than theirs, which then does not take it. */
+  function tellChosen() {
+    const { calibration, scenario, catalog } = state;
+    const own = stored.find(({ id }) => id === calibration);
+    const chip = catalog.chips.find(({ key }) => key === chipOf(scenario, catalog).name);
+    const idle = own?.device && !(chip && isCalled(chip, own.device)) ? "not used, of another chip: " : "";
+    put(chosen, own ? idle + described(own) : calibration ? "not on this server" : "shipped efficiencies");
+  }
+
   function update() {
     const { calibration, measurements } = state;
     const known = stored.some(({ id }) => id === calibration);
@@ -81,8 +91,7 @@ export function createCalibration() {
       ...stored.map((one) => h("option", { value: one.id, text: described(one) })),
     );
     select.value = calibration;
-    const own = stored.find(({ id }) => id === calibration);
-    put(chosen, own ? described(own) : calibration ? "not on this server" : "shipped efficiencies");
+    tellChosen();
     element.classList.toggle("set", calibration !== "");
     const all = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format));
     const telling = all.filter((one) => !isOfCpu(one)).slice(0, MOST);
@@ -135,6 +144,7 @@ export function createCalibration() {
 
   element.addEventListener("toggle", () => void refresh());
   subscribe(["measurements"], () => element.open && update());
+  subscribe(["scenario"], tellChosen);
   if (state.calibration) void refresh();
   update();
   return { element };

@@ -12,6 +12,7 @@ import { h } from "../common/dom.js";
 import { createFieldProblem } from "../common/fieldProblem.js";
 import { createRefusals } from "./refusals.js";
 import { createSweepButton } from "./sweepButton.js";
+import { trial } from "./trial.js";
 
 /** @param {import("../../axes.js").AxisPoint[]} points @param {number} value */
 const nearest = (points, value) =>
@@ -70,6 +71,8 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   /** @type {import("../../axes.js").Axis | null} */
   let axis = null;
   let refused = ""; // why a value that the person typed is refused
+  /** @type {{text: string, take: () => void} | null} */
+  let offer = null; // what would make it possible
   /** @type {import("../../types.js").Scenario | null} */
   let refusedFor = null;
   /** @type {number | null} */
@@ -116,6 +119,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
 
   const forget = () => {
     refused = "";
+    offer = null;
   };
   const letGo = () => void going.then(release);
 
@@ -149,19 +153,24 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   });
   number.addEventListener("change", () => void type(number.valueAsNumber));
 
-  /** Take a typed value. @param {number} value */
+  /**
+   * Take a typed value, once it is known to be possible: nothing moves for one that is refused.
+   * @param {number} value
+   */
   async function type(value) {
-    if (!validAxis(path)) await fetchAxis(path);
-    typed = false;
-    const point = validAxis(path)?.refused.find((one) => one.value === value);
-    refused = point ? saidTogether(point.problems) : "";
+    const point = (validAxis(path) ?? (await fetchAxis(path)))?.points.find((one) => one.value === value);
+    const { scenario } = state;
+    forget();
     if (!Number.isInteger(value) || value < minimum) refused = wholeNeeded(minimum);
-    refusedFor = state.scenario;
+    else if (point) refused = saidTogether(point.problems);
+    else if (value !== here()) ({ refused, offer } = await trial(path, value));
+    typed = false;
+    if (state.scenario !== scenario) return; // moved meanwhile: what was typed is no answer to that
+    refusedFor = scenario;
     // what followed the move before is no answer to this one
     if (refused) set({ adapted: null });
-    if (refused) update();
-    else if (value !== here()) setField(path, value);
-    else update();
+    if (refused || value === here()) update();
+    else setField(path, value);
   }
 
   function drawAxis() {
@@ -223,7 +232,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
       was === undefined || same(was, here()) ? -1 : (axis?.legal.findIndex(({ value }) => same(value, was)) ?? -1);
     put(ghost, drawn.points[from]);
     ghost.title = `A: ${was}`;
-    element.classList.toggle("wrong", problem.update(refused));
+    element.classList.toggle("wrong", problem.update(refused, offer));
   }
   return { element, update, path };
 }

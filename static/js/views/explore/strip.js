@@ -215,7 +215,7 @@ export function createStrip() {
       [b, a].map((side) => side && uncounted(side)).find(Boolean) ??
       (whole ? `its number of ${chip}s is not known` : "");
     if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
-    if (unpriced && !why) put(price.delta, "no price known");
+    if (unpriced && !why) put(price.delta, "no price");
     const step_usd = priceOf(b, known.usd)?.step_usd;
     price.element.title = `Chips × their price per hour × step time / tokens.${step_usd ? ` A step costs $${significant(step_usd)}.` : ""}`;
   }

@@ -163,7 +163,7 @@ export function createWaterfall({ name }) {
     });
     const each = narrow() ? TALL_ROW_PX : ROW_PX;
     // the causes come a moment later, and nothing moves when they do
-    const expected = both && !rows.length && judged(pair, catalog) && !difference ? USUAL_ROWS * each + HEAD_PX : 0;
+    const expected = both && !rows.length && judged(pair, catalog) && !isCurrent() ? USUAL_ROWS * each + HEAD_PX : 0;
     box.style.height = `${Math.max(figure.height, expected)}px`;
     list.style.top = `${HEAD_PX}px`;
     arrange(

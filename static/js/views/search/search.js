@@ -245,7 +245,10 @@ export function createSearch(root) {
       wanted.days > 0 && !state.run_tokens ? " Days were not asked for: they need the tokens of the run." : "";
     put(
       counts,
-      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit. All with ${trainingWords(scenario.training, catalog.fields)}.${unasked}`,
+      [
+        `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit. All with ${trainingWords(scenario.training, catalog.fields)}.${unasked}`,
+        ...each[0].assumptions,
+      ].join(" "),
     );
     announce(counts.textContent ?? "");
     const question = asked();

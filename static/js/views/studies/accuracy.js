@@ -68,7 +68,7 @@ export function createAccuracy() {
   });
   coverage.explain([
     ["accent", "widths from all other sources"],
-    ["ink-3", "○ widths with this one"],
+    ["ink-3", "ring: widths with this one"],
   ]);
   const all = tableCard("accuracy-sets", "All sets, errors in percent");
   const groups = tableCard("accuracy-groups", "Taken apart");
@@ -168,10 +168,10 @@ export function createAccuracy() {
     "div",
     { class: "w12 opened accuracy" },
     head,
-    steps.element,
+    // beside a bar for each set there is room for more than a square
+    h("div", { class: "column w6" }, steps.element, groups.element),
     coverage.element,
     all.element,
-    groups.element,
   );
   return { element, update, draw };
 }

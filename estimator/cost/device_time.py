@@ -40,7 +40,7 @@ class Work:
 
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
     those of them that backward runs once more; ``regions``: pieces that are checkpointed; ``norms``: norms of a
-    forward; ``biased``: products that have a bias. ``norm_launches``: their kernels among the launches, by phase.
+    forward. ``norm_launches``: their kernels among the launches, by phase.
     ``views``: ops of the host that launch nothing, ``plain``: kernels of plain PyTorch beside the launches, both by
     direction; ``new_s``: what the host takes longer in a pass for products whose rows a router chose. ``expert_calls``,
     ``experts_s``: what of forward's launches and views, and of its seconds by component, experts are, for whose rows
@@ -53,7 +53,6 @@ class Work:
     norm_launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
     products_again: Number = 0.0
-    biased: Number = 0.0
     regions: Number = 0.0
     norms: Number = 0.0
     views: Mapping[str, Number] = field(default_factory=dict)
@@ -70,7 +69,6 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     priced = tuple(price(op, chip, e) for op in ops)
     products: Number = 0.0
     again: Number = 0.0
-    biased: Number = 0.0
     regions: Number = 0.0
     norm_ops: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
@@ -87,8 +85,6 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             again += op.count
         elif direction == "forward" and component == PRODUCTS:
             products += op.count
-        if op.name.endswith("bias gradient"):
-            biased += op.launches * op.count
         if component == KERNELS and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
             norm_ops += op.count if direction == "forward" else 0.0
@@ -105,13 +101,15 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             expert_calls += (op.launches + op.views) * op.count
             experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, biased=biased, regions=regions, norms=norm_ops, views=views, plain=plain,
+                products_again=again, regions=regions, norms=norm_ops, views=views, plain=plain,
                 new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 
-def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:
-    """The parts of a rank with their products as fast as inside steps."""
-    return list(parts) if as_alone(e) else [_products_in_step(work, e) for work in parts]
+def in_steps(parts: Sequence[Work], e: Efficiencies, clock: Number = 1.0) -> list[Work]:
+    """The parts of a rank with their products as fast as inside steps, at so much of the full ``clock``."""
+    if as_alone(e) and isinstance(clock, float) and clock == 1.0:
+        return list(parts)
+    return [_products_in_step(work, e, e.gemm_in_step_factor * clock) for work in parts]
 
 
 def as_alone(e: Efficiencies) -> bool:
@@ -132,8 +130,8 @@ def at_factor(one: Priced, factor: Number, e: Efficiencies) -> Priced:
     return replace(one, seconds=seconds, compute_s=one.compute_s / factor)
 
 
-def _products_in_step(work: Work, e: Efficiencies) -> Work:
-    priced = tuple(at_factor(one, e.gemm_in_step_factor, e) for one in work.priced)
+def _products_in_step(work: Work, e: Efficiencies, factor: Number) -> Work:
+    priced = tuple(at_factor(one, factor, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
     experts = list(work.experts_s)
     for before, after in zip(work.priced, priced, strict=True):

@@ -149,6 +149,12 @@ class Efficiencies:
     host_spread: float
     chip_spread: float
     whole_node_factor: float
+    power_limit_w: float
+    idle_w: float
+    matrix_flop_j: float
+    tf32_flop_j: float
+    fp32_flop_j: float
+    byte_j: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
     host_step_s: float
@@ -277,6 +283,7 @@ def under_power_limit(e: Efficiencies, limit_frac: float) -> Efficiencies:
     """Rates of matrix units at the clock that a power limit leaves: times limit^(1/3); all others are as they were."""
     if limit_frac == 1.0:
         return e
+    e = replace(e, power_limit_w=0.0)  # rates that are known at another limit
     return at_rates(
         e, limit_frac**CLOCK_EXPONENT, low=limit_frac**LARGEST_CLOCK_EXPONENT, high=limit_frac**LEAST_CLOCK_EXPONENT
     )
@@ -323,6 +330,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "host_spread": 0.0,
         "chip_spread": 0.0,
         "whole_node_factor": 1.0,
+        "power_limit_w": 0.0,
         "gemm_in_step_factor": 1.0,
         # Attention computes what is visible, at one rate
         "attention_tile": 1.0,

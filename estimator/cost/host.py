@@ -94,13 +94,7 @@ NORM_PRODUCTS, NORM_KERNEL_PRODUCTS = 0.78, 0.0995
 """Split products that a norm takes as long as where DTensor splits its sequence, in a pass, and each of its kernels
 beside. Small Llamas with split norms took as much longer than without as 7.1 of their products, for the 40 kernels of a
 block's two norms and both passes (probes of 23 hosts together); blocks whose two norms are one kernel each way took
-0.47 times as much longer as those of 16 and 32 (two ranks on a CPU, thread time, torch 2.13)."""
-
-
-BIAS_PRODUCTS = 0.47
-"""Split products that the bias of one takes as long as in a pass: DTensor lays it out, adds it and sums its gradient
-(blocks of four biased products took 1.18 ms longer forward and 1.14 backward than without, which took 2.4 and 2.5 for
-DTensor; two ranks on a CPU, thread time, torch 2.13)."""
+0.47 times as much longer as those of 16 and 32 (in turns, two ranks on a CPU, thread time, torch 2.13; again 0.49)."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:

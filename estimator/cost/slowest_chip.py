@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from estimator.cost.efficiency import PRODUCTS, Efficiencies, at_rates
@@ -12,7 +13,12 @@ NODE = 8
 
 
 def node_factor(e: Efficiencies, in_node: int) -> float:
-    """Rate of products in a node of so many busy chips, over one's alone: 1 to ``whole_node_factor`` of eight."""
+    """Rate of products in a node of so many busy chips, over one's alone: 1 to ``whole_node_factor`` of eight.
+
+    Assumed between, but where it is known what a chip draws: there it slows down by itself (``clock_frac``).
+    """
+    if e.power_limit_w and in_node < NODE:
+        return 1.0
     return 1.0 - (1.0 - e.whole_node_factor) * (min(in_node, NODE) - 1) / (NODE - 1)
 
 
@@ -23,7 +29,10 @@ def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies
     Those of products times n as well, which falls from 1 where a node has one of them to ``whole_node_factor`` where
     it has eight, as power and heat bind (assumed between).
     """
-    near = node_factor(e, min(chips, chips_per_node))
+    in_node = min(chips, chips_per_node)
+    near = node_factor(e, in_node)
+    if in_node >= NODE:
+        e = replace(e, power_limit_w=0.0)  # in the factor
     spread = 1.0 / (1.0 + e.chip_spread * float(largest_of(float(chips))))
     e = at_rates(e, near, names=PRODUCTS) if near != 1.0 else e
     return at_rates(e, spread) if spread != 1.0 else e

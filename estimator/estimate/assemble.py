@@ -13,10 +13,13 @@ from estimator.communication.message import Message, PricedMessage, priced_in_li
 from estimator.communication.placement import Degrees, Groups, groups_of
 from estimator.cost.device_time import Work, attention_s, device_s, in_steps, products_s, work_of
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
+from estimator.cost.power import clock_frac
+from estimator.cost.price import price
 from estimator.cost.slowest_chip import of_slowest
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
 from estimator.memory.stage_parameters import Policy
+from estimator.operations.optimizer import optimizer
 from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.arrays import where
@@ -99,11 +102,15 @@ def efficiencies_of(scenario: Scenario, calibration: Calibrated | None) -> Effic
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rank:
-    """Ops of one rank and their work; what is left is to place, to pipeline and to update."""
+    """Ops of one rank and their work; what is left is to place, to pipeline and to update.
+
+    ``clock_frac``: of the full clock, at which its products run.
+    """
 
     d: RankSizes
     ops: NetworkOps
     shard: RankMemory
+    clock_frac: Number
     blocks: tuple[Work, ...]
     embedding: Work
     head: Work
@@ -124,11 +131,15 @@ def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, re
     ops = network(d)
     embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
     edges = work_of(ops.embedding, chip, e), work_of(ops.head, chip, e)
-    *blocks, embedding, head = in_steps((*(work_of(block.ops, chip, e) for block in ops.blocks), *edges), e)
+    works = (*(work_of(block.ops, chip, e) for block in ops.blocks), *edges)
+    shard = rank_memory_of(d, ops, recompute_every)
+    clock = _clock_frac(d, ops, shard, works, chip, e)
+    *blocks, embedding, head = in_steps(works, e, clock)
     return Rank(
+        clock_frac=clock,
         d=d,
         ops=ops,
-        shard=rank_memory_of(d, ops, recompute_every),
+        shard=shard,
         blocks=tuple(blocks),
         embedding=embedding,
         head=head,
@@ -136,6 +147,22 @@ def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, re
         embedding_messages=embedding_sends,
         head_messages=head_sends,
     )
+
+
+def _clock_frac(
+    d: RankSizes, ops: NetworkOps, shard: RankMemory, works: Sequence[Work], chip: Chip, e: Efficiencies
+) -> Number:
+    """Clock while the whole network is gone through forward and backward, and its parameters are updated."""
+    if not e.power_limit_w:
+        return 1.0
+    often = (*(float(block.layers) for block in ops.blocks), 1.0, 1.0)
+    every = [(one, one.op.count * n) for work, n in zip(works, often, strict=True) for one in work.priced]
+    own: Number = shard.embedding_parameters + (0.0 if shard.tied else shard.head_parameters)
+    for block in ops.blocks:
+        held = block.parameters
+        own = own + block.layers * (held.split + held.whole + held.expert)
+    update = optimizer(d.training, d.widths, own, 1.0, multi_tensor=d.multi_tensor)
+    return clock_frac([*every, *((price(op, chip, e), op.count) for op in update)], chip, e)
 
 
 _rank_once = lru_cache(maxsize=64)(_rank)

@@ -179,7 +179,7 @@ def estimate(
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
         assumptions = (
             *explain.fallen_back(given, scenario),
-            *explain.assumptions(scenario, e, timing.one),
+            *explain.assumptions(scenario, e, timing.one, float(found.rank.clock_frac)),
             *explain.passed_over_words(scenario.cluster.chip, calibration),
         )
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)

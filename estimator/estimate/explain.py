@@ -142,6 +142,20 @@ def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
     )
 
 
+def slowed_clock(e: Efficiencies, clock_frac: float) -> tuple[str, ...]:
+    """Say that products run below the full clock, and why; nothing where they do not."""
+    if clock_frac > LEAST_TOLD:
+        return ()
+    return (
+        f"Products run at {clock_frac:.0%} of the full clock: at it, work of this kind draws more than the"
+        f" {e.power_limit_w:.0f} W that the chip may.",
+    )
+
+
+LEAST_TOLD = 0.995
+"""A clock that is nearer to the full one is not spoken of."""
+
+
 def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
     """Say what runs in the stead of FlashAttention in 32 bits, with the fields that change it."""
     asked, runs = given.training, effective.training.attention
@@ -155,7 +169,7 @@ def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
     )
 
 
-def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ...]:
+def assumptions(scenario: Scenario, e: Efficiencies, one: Pass, clock_frac: float = 1.0) -> tuple[str, ...]:
     """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
     training, plan = scenario.training, scenario.plan
     widths = byte_widths(training, plan)
@@ -168,7 +182,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass) -> tuple[str, ..
     ]
     in_node = scenario.cluster.chips_per_node
     found += shared_cpu(scenario.cluster)
-    found += hot_node(e, in_node)
+    found += [*hot_node(e, in_node), *slowed_clock(e, clock_frac)]
     if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
     if training.attention == "eager" and not training.traits.fuses:

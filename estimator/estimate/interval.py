@@ -66,6 +66,12 @@ SHAPES = (
     "host_backward_pace_s",
     "chip_spread",
     "whole_node_factor",
+    "power_limit_w",
+    "idle_w",
+    "matrix_flop_j",
+    "tf32_flop_j",
+    "fp32_flop_j",
+    "byte_j",
     "host_forward_dispatches_per_kernel",
     "host_backward_dispatches_per_kernel",
 )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.call_times import new_sizes_s
 from estimator.estimate.estimate import Memory, ModuleCost
-from estimator.estimate.explain import hot_node, needed, reached, shared_cpu
+from estimator.estimate.explain import hot_node, needed, reached, shared_cpu, slowed_clock
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import Collective, OpCost, axis_of_ranks, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
@@ -159,6 +159,7 @@ def assumptions_of(
         *shared_cpu(cluster),
         reached(e, _precisions(priced)),
         *hot_node(e, min(ranks, cluster.chips_per_node)),
+        *slowed_clock(e, priced.clock_frac),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
         "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.device_time import as_alone, at_factor
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.power import clock_frac
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_told, kernels_of
@@ -52,7 +54,8 @@ class CallWork:
 class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
-    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``inner``: results that a compiled
+    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``clock_frac``: of the full clock,
+    at which products run. ``inner``: results that a compiled
     kernel takes itself. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
     ``flow``, ``ends``, ``same``: as fusion says.
     """
@@ -62,6 +65,7 @@ class Recorded:
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
+    clock_frac: float
     inner: frozenset[tuple[Operand, int]] = frozenset()
     copies: tuple[tuple[float, int, int], ...] = ()
     flow: Mapping[int, Sequence[int | Operand]] = field(default_factory=dict)
@@ -121,9 +125,13 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                     ops = [_of_update(op, signature) for op in ops]
                 work.append(_kernels(ops, signature, cluster.rank_chip, e, varied, lacking, scores, weights))
         of_call.append(at)
-    if not as_alone(e):
-        work = [_at_factor(one, e.gemm_in_step_factor, e) for one in work]
-    return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
+    often = Counter(of_call)
+    every = ((one, one.op.count * often[at]) for at, of in enumerate(work) for one in of.kernels)
+    clock = float(clock_frac(every, cluster.rank_chip, e))
+    if not as_alone(e) or clock < 1.0:
+        work = [_at_factor(one, e.gemm_in_step_factor * clock, e) for one in work]
+    return Recorded(found=found, clock_frac=clock, work=tuple(work), of_call=tuple(of_call), phases=phases,
+                    lacking=tuple(lacking),
                     inner=frozenset(fusing.inner), copies=tuple(fusing.copies),
                     flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 

@@ -13,7 +13,6 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
-    BIAS_PRODUCTS,
     SENT_AFTER_OPS,
     SENT_OPS,
     blocking_collective_s,
@@ -86,7 +85,7 @@ def part_of(
     for message in messages:
         if message.axis == "tp":
             ranks = maximum(ranks, message.host)
-    split = split_products_s(training, ranks, work.products + BIAS_PRODUCTS * work.biased, e)
+    split = split_products_s(training, ranks, work.products, e)
     again = split_products_s(training, ranks, work.products_again, e)
     norms_s: Number = 0.0
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):

@@ -10,7 +10,6 @@ from estimator.communication.context import context_messages
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work, work_of
 from estimator.cost.host import (
-    BIAS_PRODUCTS,
     NORM_KERNEL_PRODUCTS,
     NORM_PRODUCTS,
     P2P_LAUNCHES,
@@ -298,14 +297,6 @@ def test_all_stages_together():
     total = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=5).total
     assert (total.forward_s, total.input_s, total.weight_s) == (7.5, 15.0, 7.5)
     assert total.seconds == 2 + 3 * 8 + 4
-
-
-def test_a_bias_takes_dtensor_nearly_half_a_product():
-    host = replace(HOST, host_dtensor_s=6.0)
-    sums = message("forward", count=1.0, host=2.0)
-    plain, biased = (part_of(replace(WORK, products=4.0, biased=n), [sums], EAGER, host) for n in (0.0, 4.0))
-    assert biased.host_forward_s - plain.host_forward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
-    assert biased.host_backward_s - plain.host_backward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
 
 
 def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():

@@ -1,0 +1,74 @@
+"""Power: the clock at which a chip draws what it may."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimator.cost.efficiency import efficiencies, ideal, under_power_limit
+from estimator.cost.power import LEAST, clock_frac
+from estimator.cost.price import Priced, price
+from estimator.cost.slowest_chip import of_slowest
+from estimator.operations.op import gemm, kernels
+from estimator.scenario.catalog import chip
+
+E = efficiencies("hopper")
+CHIP = chip("h200-sxm")
+
+
+def product(n: int, precision: str = "bf16") -> Priced:
+    made = gemm("p", "block", "forward", m=n, n=n, k=n, element_bytes=2.0, precision=precision)
+    return price(made, CHIP, E)
+
+
+def stream(elements: float) -> Priced:
+    return price(kernels("s", "block", "forward", elements=elements, stream=6.0), CHIP, E)
+
+
+def test_products_alone_draw_more_than_a_chip_may_and_plain_kernels_less():
+    assert 0.8 < clock_frac([(product(8192), 1.0)], CHIP, E) < 0.9
+    assert clock_frac([(stream(1e9), 1.0)], CHIP, E) == 1.0
+    assert clock_frac([(product(256), 1.0)], CHIP, E) == 1.0, "too small to fill the chip"
+    assert clock_frac([(product(8192, "fp32"), 1.0)], CHIP, E) > clock_frac([(product(8192), 1.0)], CHIP, E)
+
+
+def drawn_w(work: list[tuple[Priced, float]], clock: float) -> float:
+    rate = E.memory_frac * CHIP.memory_bytes_per_s
+    lasts_s = sum(one.seconds * n / (clock if one.op.kind == "gemm" else 1.0) for one, n in work)
+    moved = sum(min(one.op.bytes * n, rate * one.seconds * n) for one, n in work)
+    flops = sum(one.op.flops * n for one, n in work if one.op.kind == "gemm")
+    return float(E.idle_w + (E.matrix_flop_j * flops * clock**2 + E.byte_j * moved) / lasts_s)
+
+
+@given(often=st.floats(0.1, 50.0))
+def test_at_that_clock_it_draws_the_limit_or_the_clock_is_full(often):
+    work = [(product(8192), often), (stream(1e9), 1.0)]
+    clock = float(clock_frac(work, CHIP, E))
+    assert LEAST <= clock <= 1.0
+    if clock < 1.0:
+        assert drawn_w(work, clock) == pytest.approx(E.power_limit_w, rel=0.005)
+    else:
+        assert drawn_w(work, 1.0) <= E.power_limit_w
+
+
+@given(more=st.floats(1.0, 10.0))
+def test_more_products_never_quicken_the_clock(more):
+    few, many = (clock_frac([(product(8192), n), (stream(1e9), 1.0)], CHIP, E) for n in (1.0, more))
+    assert many <= few
+
+
+def test_plans_at_once_have_the_clocks_that_they_have_one_by_one():
+    often = np.array([0.1, 1.0, 20.0])
+    found = clock_frac([(product(8192), often), (stream(1e9), 1.0)], CHIP, E)
+    assert found == pytest.approx([clock_frac([(product(8192), n), (stream(1e9), 1.0)], CHIP, E) for n in often])
+
+
+def test_nothing_is_known_of_other_chips_limits_and_whole_nodes():
+    work = [(product(8192), 1.0)]
+    for e in (efficiencies("default"), ideal(E), under_power_limit(E, 0.71), of_slowest(E, 8, 8)):
+        assert clock_frac(work, CHIP, e) == 1.0
+    unknown = replace(E, power_limit_w=0.0)
+    assumed, own = (of_slowest(e, 4, 4).gemm_matrix_frac for e in (unknown, E))
+    assert assumed == pytest.approx(own * (1 - (1 - E.whole_node_factor) * 3 / 7)), "its own clock slows it"

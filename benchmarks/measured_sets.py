@@ -51,6 +51,17 @@ _OF_THIRD = {
     for what, (steps, probes) in _THIRD.items()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 }
+DRAWN = REFERENCE / "h200_drawn"
+_DRAWN_PROBES = {
+    "one GPU": ("1", ["one"]), "two GPUs": ("2", ["one", "two"]), "four GPUs": ("4", ["one", "two", "four"])
+}  # fmt: skip
+_DRAWN = {
+    f"h200 steps drawn, {what}{by}": [
+        DRAWN / ranks / "steps", *(sorted(path for tag in tags for path in DRAWN.glob(f"probes-{tag}-*")) if by else [])
+    ]
+    for what, (ranks, tags) in _DRAWN_PROBES.items()
+    for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
+}  # fmt: skip
 BUNDLED = {
     "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
     "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
@@ -71,6 +82,7 @@ BUNDLED = {
     **_OF_THIRD,
     "h200 of a fourth host, four GPUs": [PACED / "4_other"],
     f"h200 of a fourth host, four GPUs, by the third's probes {AT_ITS_PACE}": [PACED / "4_other", *FOUR_RANKS],
+    **_DRAWN,
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
 

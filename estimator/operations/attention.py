@@ -351,13 +351,10 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     if model.qk_norm:
         norms = elementwise.rms_norm(d, n.compute, d.head_dim)
         forward, backward = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in norms)
-        forward, backward = (
-            replace(one, launches=2 * one.launches, views=views)
-            for one, views in zip((forward, backward), NORM_VIEWS, strict=True)
-        )
-        ops += pair("q, k norm", layer, d.tokens * pairs, forward, backward)
+        forward, backward = (replace(one, launches=2 * one.launches) for one in (forward, backward))
+        ops += pair("q, k norm", layer, d.tokens * pairs, forward, backward, views=NORM_VIEWS)
     if model.position == "rope":
         turned = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in elementwise.rope(d))
         forward, backward = turned
-        ops += pair("rotary positions", layer, d.tokens * pairs, forward, backward)
+        ops += pair("rotary positions", layer, d.tokens * pairs, forward, backward, views=elementwise.ROPE_VIEWS)
     return ops

@@ -16,15 +16,17 @@ class PublishedDefaults:
     overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
     of a gradient bucket, and per data parallel rank. ``dropout``: what it drops unless told otherwise, as runs on older
     chips do whose attention kept the scores, and runs that list what they were told; its recipes drop nothing. None
-    where it drops nothing by itself. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as many
-    micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets instead
-    of AdamW.
+    where it drops nothing by itself. ``engine``: Transformer Engine chooses the kernel of its attention; runs on older
+    chips that do not name it kept the scores. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as
+    many micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets
+    instead of AdamW.
     """
 
     recipes: bool = False
     exposes_ddp: bool = False
     bucket_parameters: tuple[int, int] | None = None
     dropout: float | None = None
+    engine: bool = False
     micro_batches_as_stages: bool = False
     optimizers: tuple[tuple[str, str], ...] = ()
 
@@ -200,6 +202,7 @@ FRAMEWORKS = {
             exposes_ddp=True,
             bucket_parameters=(40_000_000, 1_000_000),
             dropout=0.1,
+            engine=True,
             optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
         ),
     ),

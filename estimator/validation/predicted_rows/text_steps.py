@@ -224,7 +224,8 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if row.get("dp") is not None and whole(row, "dp") != dp:
         raise _problem("dp", f"{row['dp']} is not {ranks} GPUs over tp · pp · cp = {inner}")
     plan: dict[str, Any] = {**degrees, "dp": dp}
-    recipes = FRAMEWORKS[row["framework"]].published.recipes
+    software = FRAMEWORKS[row["framework"]]
+    recipes = software.published.recipes
     stated = str(row.get("sharding") or row.get("strategy") or "").strip()
     sharding = sharding_of(stated)
     if stated and not sharding:
@@ -237,7 +238,7 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
         place.assume(f"{words}, as the table states no plan of several GPUs (columns sharding, tp, pp)")
     if recipes and degrees["tp"] > 1:
         plan |= {"sequence_parallel": True, "tp_overlap": True}
-        place.assume("sequence parallel, its exchange overlapped, as Megatron's published recipes set it")
+        place.assume(f"sequence parallel, its exchange overlapped, as {software.label}'s published recipes set it")
     return plan
 
 

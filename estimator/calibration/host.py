@@ -103,6 +103,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_tensor_s", tensors, "optimizers of small tensors")
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
+    missing["host_put_off_s"] = "no stages of pipelines are probed"
     missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
     for name, values in per_runtime_s(runtimes, e).items():
         keep(name, values, RUNTIMES[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from estimator.communication.message import Message
@@ -47,6 +48,7 @@ def data_messages(
     hybrid: bool = False,
     in_place: bool = False,
     gathered_once: bool = False,
+    large: Sequence[tuple[Number, Number]] = (),
 ) -> list[Message]:
     """Return the messages of one step for ``parameters`` of one rank's stage, dense (``dp``) or experts' (``edp``).
 
@@ -56,7 +58,8 @@ def data_messages(
     reshard gathers once. Hybrid sharding scatters inside a group of ``shard_ranks`` and sums the shards over the
     copies, layer by layer in the last micro-batch's backward (Zhang 2022, arXiv 2205.00119, section 3.3). ``in_place``:
     parameters and gradients live in the buffers that travel, so that DDP and ZeRO-1/2 copy nothing. ``gathered_once``:
-    what ZeRO-3/FSDP gathered stays for all micro-batches, and gradients are scattered once.
+    what ZeRO-3/FSDP gathered stays for all micro-batches, and gradients are scattered once. ``large``: elements and
+    number of large parameter tensors.
     """
     if gathered_once and sharding in WHOLLY_SHARDED:
         sharding, micro_batches = "zero3", 1.0
@@ -82,7 +85,8 @@ def data_messages(
 
     if sharding == "ddp":
         # Tensor by tensor gradients need no copies; a flat buffer is filled and emptied once, after backward.
-        exchanges = {"bucketed": _buckets(gradient, tensors, bucket_bytes), "flat": 1.0, "naive": tensors}[ddp_mode]
+        buckets = buckets_of(parameters, numbers.gradient, tensors, bucket_bytes, large)
+        exchanges = {"bucketed": buckets, "flat": 1.0, "naive": tensors}[ddp_mode]
         copies = {"bucketed": 2.0, "flat": 4.0, "naive": 0.0}[ddp_mode] * gradient * copied
         behind = "compute" if ddp_mode == "bucketed" else ""
         return [one("gradient all-reduce", "all-reduce", "data", "backward", gradient, exchanges, copies, behind)]
@@ -91,7 +95,7 @@ def data_messages(
     )
     if sharding in ("zero1", "zero2"):
         times = micro_batches if sharding == "zero2" else 1.0
-        buckets = _buckets(gradient, tensors, bucket_bytes)
+        buckets = buckets_of(parameters, numbers.gradient, tensors, bucket_bytes, large)
         scattered, whole = gradient * times, parameters * numbers.parameter
         # A bucket is zeroed and filled; of what comes back a rank's part is added to what it has, and divided. Its new
         # parameters are copied before they are gathered into the bucket, whose views all parameters are.
@@ -120,6 +124,18 @@ def data_messages(
     ]  # fmt: skip
 
 
-def _buckets(gradient_bytes: Number, tensors: Number, bucket_bytes: Number) -> Number:
-    """Buckets of a step, min(⌈gradients / bucket⌉, tensors): a bucket takes whole tensors, however small it is."""
-    return minimum(ceil_div(gradient_bytes / bucket_bytes, 1.0), maximum(tensors, 1.0))
+def buckets_of(
+    parameters: Number, gradient_bytes: Number, tensors: Number, bucket_bytes: Number,
+    large: Sequence[tuple[Number, Number]] = (),
+) -> Number:  # fmt: skip
+    """Buckets of a step, ⌈Σ min(1, tensor / bucket)⌉: a bucket takes whole tensors, however small it is.
+
+    What is in no ``large`` tensor (elements, number) fills buckets to the end; there are no more buckets than tensors.
+    """
+    full: Number = 0.0
+    rest = parameters
+    for elements, count in large:
+        full = full + count * minimum(elements * gradient_bytes / bucket_bytes, 1.0)
+        rest = rest - count * elements
+    full = full + maximum(rest, 0.0) * gradient_bytes / bucket_bytes
+    return minimum(maximum(ceil_div(full, 1.0), 1.0), maximum(tensors, 1.0))

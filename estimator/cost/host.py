@@ -54,6 +54,20 @@ def launching_s(training: Training, phase: str, launches: Number, views: Number,
     return (launches + views) * (each / ops)
 
 
+def running_again_s(training: Training, regions: Number, launches: Number, e: Efficiencies) -> Passes:
+    """Host time of forward and backward that checkpointing takes, beside the ops that backward runs again.
+
+    ``regions`` are entered, and their random state kept and put back; Python packs what each of their ops saves, and
+    backward packs and unpacks it again (torch/utils/checkpoint.py, not reentrant). ``launches``: kernels run again.
+    """
+    if not plain_eager(training):
+        return 0.0, 0.0
+    op_s = e.host_forward_s / e.host_forward_dispatches_per_kernel
+    forward = regions * e.host_region_ops + launches * e.host_packed_ops
+    backward = regions * e.host_region_backward_ops + launches * e.host_packed_backward_ops
+    return forward * op_s, backward * op_s
+
+
 def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Number:
     """Time of a step in which the device waits whatever its length: between steps, and for a host without a lead.
 
@@ -117,6 +131,17 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
     return products * e.host_put_off_s if schedule in PUT_OFF and training.traits.dtensor else 0.0
 
 
+MESSAGE_LAUNCHES = 16.0
+"""Bare launches that a message between PyTorch's stages takes the host as long as (batch_isend_irecv: 0.10 to 0.28 ms
+beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on two and four H200,
+8.5 to 29, their geometric mean)."""
+
+
+def stage_message_s(e: Efficiencies) -> Number:
+    """Host time of a message that a stage sends or takes in."""
+    return MESSAGE_LAUNCHES * e.host_launch_s
+
+
 PUT_OFF = ("zero-bubble", "zero-bubble-v")
 """Schedules that split backward in two."""
 
@@ -156,6 +181,29 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
         return 0.0, 0.0
     gathered = where(ranks > 1, modules, 0.0)
     return gathered * e.host_fsdp_forward_s, gathered * e.host_fsdp_backward_s
+
+
+BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
+"""Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
+and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
+SCATTER_LAUNCHES = 4.1
+"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as: 3.8 to 4.5 in the probes of six H100
+and H200 hosts, their geometric mean."""
+
+
+def scattered_s(
+    training: Training, sharding: str, ranks: Number, buckets: Number, tensors: Number, micro_batches: Number,
+    e: Efficiencies,
+) -> Number:  # fmt: skip
+    """Host time of a backward whose hooks copy gradients into flat buckets and scatter these, beside what makes them.
+
+    ZeRO-2 does so in every micro-batch, ZeRO-1 in the last, of whose time each has its share. Autograd records none.
+    """
+    if sharding not in ("zero1", "zero2") or not training.traits.dtensor:
+        return 0.0
+    op_s = e.host_unrecorded_frac * e.host_forward_s / e.host_forward_dispatches_per_kernel
+    found = buckets * (BUCKET_OPS * op_s + SCATTER_LAUNCHES * e.host_launch_s) + tensors * TENSOR_OPS * op_s
+    return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
 
 
 def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors: Number, e: Efficiencies) -> Number:
@@ -255,8 +303,9 @@ def recorded_launch_s(
     ops = dispatches / e.host_forward_dispatches_per_kernel if dispatches else first
     if library:
         ops = ops * e.host_library_factor + modules * e.host_module_ops / e.host_forward_dispatches_per_kernel
-    if saved:
-        ops = ops + e.host_saved_ops / e.host_forward_dispatches_per_kernel
+    if saved or again:
+        hooks = e.host_saved_ops if saved else e.host_saved_backward_ops
+        ops = ops + hooks / e.host_forward_dispatches_per_kernel
     return ops * e.host_forward_s + further
 
 

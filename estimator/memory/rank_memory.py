@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.memory.activations import block_moments, handed_logits_bytes, kept_bytes, logits_bytes, loss_bytes
 from estimator.memory.allocator import rest_bytes
-from estimator.operations.rank_parameters import matrices_of
+from estimator.operations.rank_parameters import Matrices, matrices_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps, NetworkOps
 from estimator.scenario.arrays import maximum
@@ -45,7 +45,8 @@ class RankMemory:
     """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans.
 
     ``redone_blocks``: how many blocks run again at once under full recomputation, else 0. ``pools``: whether PyTorch's
-    allocator keeps a pool for each stream, of which FSDP2 has some of its own.
+    allocator keeps a pool for each stream, of which FSDP2 has some of its own. ``matrices``: elements and number of
+    each kind of block's large parameter tensors, dense and routed experts'.
     """
 
     blocks: tuple[BlockMemory, ...]
@@ -65,6 +66,7 @@ class RankMemory:
     tied: bool
     recomputed: bool | Number
     redone_blocks: Number
+    matrices: tuple[Matrices, ...]
     pools: bool
     tp: Number
     widths: ByteWidths
@@ -99,6 +101,7 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         tied=model.tied_embedding and model.head,
         recomputed=d.recompute != "none",
         redone_blocks=every if d.recompute == "full" else 0.0,
+        matrices=tuple(matrices_of(d, experts=block.experts) for block in ops.blocks),
         pools=d.caching_allocator and d.training.traits.dtensor,
         tp=d.tp,
         widths=d.widths,

@@ -9,6 +9,8 @@ from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.units import Number
 
+Large = tuple[Number, Number]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
@@ -55,6 +57,18 @@ def stage_parameters(shard: RankMemory, kind: StageKind) -> tuple[Number, Number
         cast = cast + shard.head_parameters
         tensors = tensors + 2
     return dense, expert, cast, tensors, expert_tensors
+
+
+def large_tensors(shard: RankMemory, kind: StageKind) -> tuple[list[Large], list[Large]]:
+    """Elements and number of a rank's large parameter tensors on a stage, dense ones and routed experts'."""
+    dense: list[Large] = [(shard.embedding_parameters, 1.0)] if kind.embedding else []
+    expert: list[Large] = []
+    for (own, routed), count in zip(shard.matrices, kind.blocks, strict=True):
+        dense += [(elements, count * each) for elements, each in own]
+        expert += [(elements, count * each) for elements, each in routed]
+    if kind.head and not (shard.tied and kind.embedding):
+        dense.append((shard.head_parameters, 1.0))
+    return dense, expert
 
 
 def gathers_once(shard: RankMemory, kind: StageKind, sharding: str) -> bool:

@@ -73,6 +73,7 @@ class Op:
     stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor. ``views``: ops
     around it that the host goes through and that launch nothing, counted on the runners' models. ``alike``: how many
     products of a micro-batch have its shape, on all stages, whose rows a router chooses anew each time; else 0.
+    ``regions``: checkpointed pieces of the network that begin with it.
     ``tails``: how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
     streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
     a CPU's cache they are found there.
@@ -105,6 +106,7 @@ class Op:
     launches: Number = 1.0
     views: Number = 0.0
     alike: Number = 0.0
+    regions: Number = 0.0
     saved_bytes: Number = 0.0
     precision: str = ""
     fetched: int = WHOLE
@@ -196,6 +198,7 @@ def kernels(
     chained: Chained = (),
     launches: Number = 1.0,
     views: Number = 0.0,
+    regions: Number = 0.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
     flops_per_element: float = 0.0,
@@ -234,6 +237,7 @@ def kernels(
         chained=tuple((size * elements, readers) for size, readers in chained),
         launches=launches,
         views=views,
+        regions=regions,
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,

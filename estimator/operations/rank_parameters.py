@@ -48,7 +48,10 @@ def parameters_of(d: RankSizes, *, experts: bool) -> RankParameters:
     )
 
 
-def matrices_of(d: RankSizes, *, experts: bool) -> tuple[tuple[tuple[Number, Number], ...], ...]:
+Matrices = tuple[tuple[tuple[Number, Number], ...], tuple[tuple[Number, Number], ...]]
+
+
+def matrices_of(d: RankSizes, *, experts: bool) -> Matrices:
     """Elements and number of a block's large parameter tensors on one rank: the dense ones, then routed experts'."""
     model, width = d.model, d.hidden_width / d.row_gather
     up = 2 if model.gated_ffn else 1

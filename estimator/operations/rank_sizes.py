@@ -71,6 +71,7 @@ class RankSizes:
     model: Model
     training: Training
     recompute: str
+    recompute_every: int
     fused: bool
     groups_experts: bool
     multi_tensor: bool
@@ -155,6 +156,7 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         model=model,
         training=training,
         recompute=plan.recompute,
+        recompute_every=plan.recompute_every,
         fused=training.fused,
         groups_experts=training.groups_experts,
         multi_tensor=training.updates_together(cpu=scenario.cluster.chip.kind == "cpu"),

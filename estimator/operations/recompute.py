@@ -34,7 +34,7 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     if d.recompute == "full":
         elements = d.stream_tokens * d.hidden
         kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
-                       saved_bytes=elements * d.widths.residual)  # fmt: skip
+                       regions=1.0 / d.recompute_every, saved_bytes=elements * d.widths.residual)  # fmt: skip
         end = _not_redone(d, _block_end(d, experts))
         redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and piece_of(op.name) not in end]
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
@@ -47,7 +47,8 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, and the core casts what comes of them.
         kept_bytes = kept_bytes + d.tokens * (d.query_width + d.key_width) * (4.0 - d.widths.compute)
-    kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
+    kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, regions=1.0,
+                   saved_bytes=kept_bytes)  # fmt: skip
     end = _not_redone(d, CORE_END)
     inside = [op for op in forward if piece_of(op.name) in CORE_OPS and op.name not in end]
     outside = [op if piece_of(op.name) not in CORE_OPS else unsaved(op) for op in forward]
@@ -90,7 +91,8 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
             count = count - kept
         if piece_of(op.name) not in end and np.any((op.count == 0) | (count > 0)):
             redone.append(again(op, count))
-    kept_op = kernels("block input, products", layer, "forward", elements=stream, launches=0.0, saved_bytes=kept_bytes)
+    kept_op = kernels("block input, products", layer, "forward", elements=stream, launches=0.0, regions=1.0,
+                      saved_bytes=kept_bytes)  # fmt: skip
     return [kept_op, *map(unsaved, forward), *redone, *backward]
 
 

@@ -11,7 +11,7 @@ from estimator.cost.collectives import exposed_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
-from estimator.memory.stage_parameters import gathers_once, stage_parameters
+from estimator.memory.stage_parameters import gathers_once, large_tensors, stage_parameters
 from estimator.scenario.arrays import is_single, maximum, minimum, where
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
@@ -35,9 +35,10 @@ def data_parallel(
     dense, expert, _, tensors, expert_tensors = stage_parameters(shard, kind)
     contention = getattr(e, shard.training.traits.contention)
     found = []
-    for axis, parameters, count, ranks in (
-        ("dp", dense, tensors, groups.data.ranks),
-        ("edp", expert, expert_tensors, groups.expert_data.ranks),
+    large, expert_large = large_tensors(shard, kind)
+    for axis, parameters, count, ranks, matrices in (
+        ("dp", dense, tensors, groups.data.ranks, large),
+        ("edp", expert, expert_tensors, groups.expert_data.ranks, expert_large),
     ):
         if _nothing(parameters) or is_single(ranks):
             continue
@@ -55,6 +56,7 @@ def data_parallel(
             hybrid=axis == "dp" and plan.shard_ranks > 0,
             in_place=shard.training.traits.in_place_buffers,
             gathered_once=once,
+            large=matrices,
         ):
             one_priced = priced(message, groups, cluster, e)
             seconds = where(parameters > 0, one_priced.seconds, 0.0)

@@ -17,6 +17,7 @@ from estimator.cost.host import (
     launching_s,
     phase_wait_s,
     plain_eager,
+    running_again_s,
     split_norms_s,
     split_products_s,
 )
@@ -83,6 +84,8 @@ def part_of(
     if plain_eager(training):
         for phase, new_s in work.new_s.items():
             host[phase] += new_s
+    for phase, more_s in zip(host, running_again_s(training, work.regions, launches["recomputed"], e), strict=True):
+        host[phase] += more_s
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,

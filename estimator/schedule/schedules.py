@@ -74,6 +74,21 @@ def interleaved(
     return idle_s, where(v > 1, both_s, plain_and_sends_s)
 
 
+def held_up_s(middle: StageTimes, p: Number, v: Number) -> Number:
+    """Seconds that PyTorch's interleaved step takes more, as all messages of a rank take turns in one stream.
+
+    A receive stands where its sender's work is put by dependencies alone, in the warm-up ahead of sends that are ready
+    (pytorch/pytorch, issues 188833 and 175225; _add_send_recv in torch/distributed/pipelining/schedules.py): each of
+    the v - 1 further chunks waits for p(p - 2) + 2 forwards of a chunk. Where B is longer than F,
+    p/2 + 1 + min(2v - 4, 3) times what it is longer. Two ranks hold up nothing.
+    """
+    forward_s, backward_s = middle.forward_s / v, (middle.input_s + middle.weight_s) / v
+    forwards = (v - 1) * (p * (p - 2) + minimum(p - 2, 2.0))
+    longer = p / 2 + 1 + minimum(2.0 * v - 4, 3.0)
+    late_s = forwards * forward_s + longer * maximum(backward_s - forward_s, 0.0)
+    return where((p > 2) & (v > 1), late_s, 0.0)
+
+
 def zero_bubble_h1(
     own: StageTimes, others: StageTimes, p: Number, m: Number, v: Number, send_s: Number
 ) -> tuple[Number, Number]:

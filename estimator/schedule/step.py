@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from estimator.communication.data import buckets_of
 from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
@@ -21,15 +22,17 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
+    scattered_s,
     sharded_modules_s,
     slowest_rank,
+    stage_message_s,
     walk_s,
 )
 from estimator.cost.price import price
 from estimator.memory.memory import StageMemory, stage_memory
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
-from estimator.memory.stage_parameters import Policy, stage_parameters
+from estimator.memory.stage_parameters import Policy, large_tensors, stage_parameters
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
 from estimator.scenario.arrays import maximum, minimum, where
@@ -39,7 +42,7 @@ from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight, held_up_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,7 +197,18 @@ def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
-    return gradient_accumulation(shard.training, shard.widths, kept, tensors + expert_tensors)
+    count = _buckets(setting, kind) if policy.sharding == "zero2" else tensors + expert_tensors
+    return gradient_accumulation(shard.training, shard.widths, kept, count)
+
+
+def _buckets(setting: Setting, kind: StageKind) -> Number:
+    """Flat buckets of a stage's gradients, dense and experts'."""
+    dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    width, policy = setting.shard.widths.gradient, setting.policy
+    large, expert_large = large_tensors(setting.shard, kind)
+    return buckets_of(dense, width, tensors, policy.bucket_bytes, large) + where(
+        expert_tensors > 0, buckets_of(expert, width, expert_tensors, policy.bucket_bytes, expert_large), 0.0
+    )
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
@@ -210,13 +224,26 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(own)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
+    _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    if setting.plan.overlap:
+        backward_s = backward_s + scattered_s(
+            setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
+            setting.micro_batches, e,
+        )  # fmt: skip
     adding = _accumulation(setting, kind)
     adding_s = _seconds(adding, setting.cluster, e)
     # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.
     often = (setting.micro_batches - 1) / setting.micro_batches
     launched = often * sum((op.launches for op in adding), start=0.0)
     backward_s = backward_s + launching_s(setting.training, "backward", launched, 0.0, e)
-    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, part.products, e)
+    # The model's first stage, whose input takes no gradient, goes backward at once.
+    put_off = part.products * (1.0 - 1.0 / setting.virtual_stages) if kind.name == "first" else part.products
+    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, put_off, e)
+    if setting.training.traits.dtensor and kind.name != "only":
+        # Forward and backward each take a chunk's messages in and hand its own on, but at the model's ends.
+        ends = (1.0 if kind.embedding else 0.0) + (1.0 if kind.head else 0.0)
+        each_s = (2.0 * setting.virtual_stages - ends) * stage_message_s(e)
+        forward_s, backward_s = forward_s + each_s, backward_s + each_s
     slowest = slowest_rank(setting.training, setting.cluster.chips / _waiting_stages(setting), e)
     part = replace(
         part,
@@ -261,7 +288,7 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
     times = [one.times_ahead(e) if ahead else one.times for one in passes]
     found = pipeline_bubble(
         setting.plan.schedule, times, setting.kinds, setting.stages, setting.micro_batches,
-        setting.virtual_stages, send_s,
+        setting.virtual_stages, send_s, one_stream=setting.training.traits.dtensor,
     )  # fmt: skip
     if ahead:
         # The step ends with its devices, were no host late, or with the slowest host: its micro-batches, and the last
@@ -287,9 +314,12 @@ def _slowest_s(setting: Setting, times: Sequence[StageTimes]) -> Number:
 
 def pipeline_bubble(
     schedule: str, times: Sequence[StageTimes], kinds: Sequence[StageKind], stages: Number, micro_batches: Number,
-    virtual_stages: Number, send_s: Number,
+    virtual_stages: Number, send_s: Number, *, one_stream: bool,
 ) -> Bubble:  # fmt: skip
-    """The bubble of a first, a middle and a last stage, less what the middle ones lack in blocks."""
+    """The bubble of a first, a middle and a last stage, less what the middle ones lack in blocks.
+
+    ``one_stream``: whether all messages of a rank take turns, as PyTorch's do (``held_up_s``).
+    """
     first, middle, last = times
     found = bubble_s(
         schedule,
@@ -303,7 +333,10 @@ def pipeline_bubble(
     )
     lacking = kinds[1].lacking / maximum(kinds[1].layers, 1.0)
     ramp_s = FORMULAS[schedule].ramp_s(middle, virtual_stages)
-    return replace(found, idle_s=maximum(found.idle_s - lacking * ramp_s, 0.0))
+    idle_s = maximum(found.idle_s - lacking * ramp_s, 0.0)
+    if one_stream and schedule == "interleaved":
+        idle_s = idle_s + held_up_s(middle, stages, virtual_stages)
+    return replace(found, idle_s=idle_s)
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:

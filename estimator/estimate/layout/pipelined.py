@@ -271,7 +271,7 @@ def _step(
     if plan.pp > 1:
         bubble = pipeline_bubble(
             plan.schedule, [one.times for one in stages], [one.kind for one in stages], plan.pp, m, _chunks(plan),
-            send_s,
+            send_s, one_stream=True,
         )  # fmt: skip
     tied = whole.tied_bytes if plan.pp > 1 and not first.kind.head else 0.0
     # Data parallel ranks sum their gradients beside the last micro-batch's backward, the first stage as the last.

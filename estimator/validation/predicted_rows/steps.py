@@ -73,6 +73,10 @@ OWN_BUFFERS = ("flat", "overlapped", "bucketed", "zero1")
 """Kinds of variants that the benchmark exchanges itself, without the buffers that a plan of that name keeps."""
 
 
+WHOLE_BYTES = 2**40
+"""A bucket that all gradients fit into: the benchmark's ZeRO-1 copies them into one tensor, after backward."""
+
+
 def variant_plan(row: Row) -> dict[str, Any]:
     """Write a variant of ``ddp`` as a plan; empty where the estimator has none of its kind.
 
@@ -90,7 +94,7 @@ def variant_plan(row: Row) -> dict[str, Any]:
         "overlapped": {"dp": ranks, "bucket_bytes": 1},
         "bucketed": {"dp": ranks, "bucket_bytes": (sizes or [25 * MIB])[0]},
         "torch-ddp": {"dp": ranks, "bucket_bytes": (sizes or [25 * MIB])[0]},
-        "zero1": {"dp": ranks, "sharding": "zero1"},
+        "zero1": {"dp": ranks, "sharding": "zero1", "overlap": False, "bucket_bytes": WHOLE_BYTES},
         "fsdp": {"dp": ranks, "sharding": "zero3" if "no-reshard" in words else "fsdp"},
         "tp": {"tp": ranks, "sequence_parallel": "sequence" in words},
         "pp": {"pp": ranks, "schedule": row.get("schedule"), "virtual_stages": row.get("virtual_stages")},

@@ -205,7 +205,7 @@ def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
     assert set(host.ranges) == {
         "host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
         "host_tensor_s", "host_new_product_s", "host_optimizer_s", "host_dtensor_op_s", "host_dtensor_value_s",
-        "host_graph_forward_s", "host_graph_backward_s",
+        "host_graph_forward_s", "host_graph_backward_s", "host_put_off_s",
     }  # fmt: skip
     # About three bare launches for each kernel, forward and backward.
     for name in ("host_forward_s", "host_backward_s"):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.communication.data import StateShares, data_messages, shares
+from estimator.communication.data import StateShares, buckets_of, data_messages, shares
 from estimator.communication.message import Message
 from estimator.cost.collectives import TRAFFIC
 from estimator.scenario.plan import SHARDINGS, Plan
@@ -82,6 +82,15 @@ def test_zeros_buckets_are_zeroed_filled_and_divided_and_a_part_is_copied_before
 ):
     scatter, gather = sent(sharding, micro_batches=micro_batches, shard_ranks=4)
     assert (scatter.copies_bytes, gather.copies_bytes) == (scattered * PSI * 2, gathered * PSI * 2)
+
+
+def test_a_tensor_larger_than_a_bucket_is_one_alone_and_smaller_ones_share():
+    # Three of 30 numbers are a bucket each, four of 4 and what is in none of them share buckets of 10.
+    large = ((30.0, 3.0), (4.0, 4.0))
+    assert buckets_of(90 + 16 + 8, 1.0, 20, 10.0, large) == 3 + 3
+    assert buckets_of(90 + 16 + 8, 1.0, 20, 10.0) == 12, "of tensors that are not known"
+    assert buckets_of(90 + 16 + 8, 1.0, 5, 10.0, large) == 5
+    assert buckets_of(1, 1.0, 1, 10.0, ((1.0, 1.0),)) == 1
 
 
 def test_fsdp_gathers_twice_and_scatters_once():

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.checkpointed import KINDS
+from estimator.cost.device_time import Work, work_of
 from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
+    BUCKET_OPS,
+    SCATTER_LAUNCHES,
+    TENSOR_OPS,
     WIDTH_OF_SIZES,
     blocking_collective_s,
     handed_over_s,
@@ -21,14 +26,18 @@ from estimator.cost.host import (
     phase_wait_s,
     put_off_products_s,
     recorded_launch_s,
+    running_again_s,
+    scattered_s,
     sharded_modules_s,
     slowest_rank,
     split_products_s,
     taken_apart_s,
     walk_s,
 )
+from estimator.operations.rank_sizes import rank_sizes
+from estimator.operations.transformer import network
 from estimator.scenario.training import Training
-from tests.estimator.examples import flawless
+from tests.estimator.examples import flawless, scenario
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 E = flawless(
@@ -90,7 +99,8 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
             10e-6 * (E.host_library_factor + 3 * E.host_module_ops),
         ),
         ("backward", 3, {}, 20e-6 + 2 * 1e-6),
-        ("backward", 1, {"again": True}, 10e-6),
+        ("backward", 1, {"again": True}, 10e-6 * (1 + 3 / E.host_forward_dispatches_per_kernel)),
+        ("forward", 1, {"saved": True}, 10e-6 * (1 + 2 / E.host_forward_dispatches_per_kernel)),
         ("forward", 1, {"compiled": True, "dispatches": 9}, 4e-6),
         ("optimizer", 8, {"dispatches": 300}, 8e-6),
         ("forward", 0, {}, 0.0),
@@ -100,7 +110,7 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
 def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given, seconds):
     e = replace(
         flawless(), host_forward_s=10e-6, host_backward_s=20e-6, host_fused_forward_s=4e-6, host_tensor_s=1e-6,
-        host_launch_s=2e-6,
+        host_launch_s=2e-6, host_saved_ops=2.0, host_saved_backward_ops=3.0,
     )  # fmt: skip
     about = {"compiled": False, "again": False} | given
     assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)
@@ -174,6 +184,18 @@ def test_products_of_drawn_sizes_are_new_as_often_as_even_draws_are(alike, size,
     assert new_products_s(3.0, alike, size, more) < new_products_s(3.0, alike, size, e) <= 3
 
 
+def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_zero_2():
+    e = flawless(
+        host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.5, host_launch_s=1.0
+    )
+    eager = Training(seq_len=1, global_batch=1)
+    every = 3 * (BUCKET_OPS * 1.5 + SCATTER_LAUNCHES) + 7 * TENSOR_OPS * 1.5
+    assert scattered_s(eager, "zero2", 2, 3, 7, 4, e) == pytest.approx(every)
+    assert scattered_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
+    assert scattered_s(eager, "ddp", 2, 3, 7, 4, e) == scattered_s(eager, "zero2", 1, 3, 7, 4, e) == 0
+    assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
+
+
 def test_put_off_weight_gradients_start_autograd_for_each_product():
     e = flawless(host_put_off_s=2.0)
     eager = Training(seq_len=1, global_batch=1)
@@ -199,3 +221,34 @@ def test_the_spread_between_ranks_is_what_the_forwards_of_two_ranks_of_one_host_
     assert math.sqrt(statistics.fmean(one**2 for one in found.values())) == pytest.approx(known.value, rel=0.05)
     assert sorted(found.values())[-1] == pytest.approx(known.high, rel=0.05)
     assert sum(known.low < one < known.high + 0.01 for one in found.values()) == 7
+
+
+def test_what_checkpointing_takes_the_host_is_as_measured():
+    """Small models of 6 and 18 blocks in turns on an H100 host (benchmarks/checkpointed.py)."""
+    rows = json.loads((REFERENCE / "h100_checkpointed.json").read_text(encoding="utf-8"))
+    e, off = efficiencies("h100-sxm"), []
+    for row in rows:
+        if row["recompute"] == "none":
+            plain = row
+            continue
+        works = [_block(row, how) for how in ("none", row["recompute"])]
+        ops = works[0].launches["forward"] + works[0].views["forward"]
+        # A block's own ops say how fast the host was
+        host = replace(e, host_forward_s=plain["forward_s"] / ops * e.host_forward_dispatches_per_kernel)
+        redone = works[1].launches["recomputed"]
+        again_s = (redone + works[1].views["recomputed"]) * plain["forward_s"] / ops
+        found = running_again_s(Training(seq_len=64, global_batch=2), works[1].regions, redone, host)
+        measured_s = sum(row[name] - plain[name] for name in ("forward_s", "backward_s"))
+        off.append(math.log((sum(found) + again_s) / measured_s))
+    assert len(off) == 16
+    assert abs(statistics.median(off)) < 0.1
+    assert statistics.fmean(abs(one) for one in off) < 0.25, "without hooks and regions 0.9"
+
+
+def _block(row: dict[str, Any], recompute: str) -> Work:
+    one = scenario(
+        {"layers": 1, "hidden": 256, "heads": 4, "ffn": 512, "vocab": 512, **KINDS[row["kind"]]},
+        plan={"micro_batch": 2, "recompute": recompute},
+        seq_len=64, precision=row["precision"], attention=row["attention"],
+    )  # fmt: skip
+    return work_of(network(rank_sizes(one)).blocks[0].ops, one.cluster.chip, E)

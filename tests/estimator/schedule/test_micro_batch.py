@@ -1,16 +1,19 @@
 """Micro-batch: parts from device and host, collectives in line, and the stages that they make."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from estimator.communication.message import Message, PricedMessage
-from estimator.cost.device_time import Work
+from estimator.cost.device_time import Work, work_of
 from estimator.cost.host import DTENSOR_NORM_KERNELS
+from estimator.operations.rank_sizes import rank_sizes
+from estimator.operations.transformer import network
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
-from tests.estimator.examples import flawless
+from tests.estimator.examples import flawless, scenario
 
 E = flawless()
 ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
@@ -261,3 +264,25 @@ def test_all_stages_together():
     total = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=5).total
     assert (total.forward_s, total.input_s, total.weight_s) == (7.5, 15.0, 7.5)
     assert total.seconds == 2 + 3 * 8 + 4
+
+
+def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():
+    regions = {"host_region_ops": 30.0, "host_region_backward_ops": 40.0, "host_packed_ops": 1.0,
+               "host_packed_backward_ops": 3.0}  # fmt: skip
+    host, plain = replace(HOST, **regions), replace(HOST, **dict.fromkeys(regions, 0.0))
+    work = replace(WORK, regions=0.5)
+    more, none = part_of(work, [], EAGER, host), part_of(work, [], EAGER, plain)
+    assert more.host_forward_s - none.host_forward_s == 0.5 * 30 + 2 * 1
+    assert more.host_backward_s - none.host_backward_s == 0.5 * 40 + 2 * 3
+    for other in (replace(EAGER, framework="megatron"), replace(EAGER, framework="pytorch-compile")):
+        assert part_of(work, [], other, host) == part_of(work, [], other, plain), "they have their own"
+
+
+def test_regions_are_of_all_blocks_that_one_checkpoint_takes_together():
+    def regions(**plan: Any) -> list[float]:
+        one = scenario(plan=plan)
+        return [work_of(block.ops, one.cluster.chip, E).regions for block in network(rank_sizes(one)).blocks]
+
+    assert regions() == [0.0]
+    assert regions(recompute="full") == regions(recompute="selective") == [1.0]
+    assert regions(recompute="full", recompute_every=2) == [0.5]

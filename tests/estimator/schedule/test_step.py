@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import SCATTER_LAUNCHES
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -15,6 +16,7 @@ from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.schedule.schedules import held_up_s
 from tests.estimator.examples import GPT, LLAMA, Built, built, document, flawless, scenario
 
 COUNT = parameters(scenario(LLAMA).model)
@@ -113,6 +115,42 @@ def test_micro_batches_repeat_both_passes_and_add_up_gradients():
 def data_parallel(sharding: str, **rest) -> Found:
     plan = {"dp": 4, "sharding": sharding, **rest.pop("plan", {})}
     return run(plan=plan, **rest)
+
+
+def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
+    e = flawless(host_launch_s=1.0)
+    first, again = (
+        built(scenario(LLAMA, plan={"dp": 4, "sharding": sharding}, global_batch=8), e)
+        for sharding in ("zero2", "zero1")
+    )
+    # The tables' gradients of 2 bytes share buckets of 25 MiB with all others: one in all.
+    assert first.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES)
+    assert again.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES / 2)
+    after = built(scenario(LLAMA, plan={"dp": 4, "sharding": "zero2", "overlap": False}, global_batch=8), e)
+    assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
+
+
+def test_the_first_stage_puts_no_weight_gradient_off():
+    e = flawless(host_put_off_s=1.0)
+    for schedule, first in (("zero-bubble", 0), ("zero-bubble-v", (14 + 1) / 2)):
+        one = built(scenario({**LLAMA, "layers": 8}, plan={"pp": 4, "schedule": schedule}, global_batch=8), e)
+        found = [each.part.host_backward_s for each in one.passes]
+        # Two blocks of seven products each, of the fold one of two stages; there the first rank has the head as well.
+        assert found[:2] == pytest.approx([first, 14]), schedule
+    plain = built(scenario({**LLAMA, "layers": 8}, plan={"pp": 4}, global_batch=8), e)
+    assert [each.part.host_backward_s for each in plain.passes] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("schedule", "chunks", "messages"), [("1f1b", 1, [1, 2, 1]), ("interleaved", 2, [3, 4, 3]),
+                                                              ("zero-bubble-v", 2, [2, 4, 4])])  # fmt: skip
+def test_the_host_launches_each_message_between_pytorchs_stages(schedule, chunks, messages):
+    plan = {"pp": 4, "schedule": schedule, "virtual_stages": chunks if schedule == "interleaved" else 1}
+    model = {**LLAMA, "layers": 8}
+    one = built(scenario(model, plan=plan, global_batch=8), flawless(host_launch_s=1.0))
+    for way in ("host_forward_s", "host_backward_s"):
+        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([16 * n for n in messages])
+    megatron = built(scenario(model, plan=plan, global_batch=8, framework="megatron"), flawless(host_launch_s=1.0))
+    assert [each.part.host_forward_s for each in megatron.passes] == [0, 0, 0]
 
 
 def test_without_overlap_ddp_pays_for_its_all_reduce_and_its_copies():
@@ -343,7 +381,8 @@ def test_interleaving_divides_the_bubble(schedule, idle):
     first, middle, last = one.setting.kinds
     times = [device_s(one, stage, "forward", "backward") for stage in (first, middle, last)]
     others = times[0] + 2 * times[1] + times[2] - max(times)
-    assert one.step.bubble_s == pytest.approx(idle * others)
+    held_up = held_up_s(one.passes[1].times, 4, virtual) if virtual > 1 else 0
+    assert one.step.bubble_s == pytest.approx(idle * others + held_up)
 
 
 def test_zero_bubble_idles_less():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measured_sets import Scored, source_of
 from estimator.estimate.residual import (
+    KERNELS,
     MEMORY_WORDS,
     STRUCTURE,
     UNMET,
@@ -23,6 +24,7 @@ from estimator.estimate.residual import (
     MemoryResidual,
     Residuals,
     TimeResidual,
+    mere_kernels,
     peak_width,
     residuals,
     width,
@@ -76,6 +78,7 @@ def written(by_set: Mapping[str, Sequence[Scored]]) -> str:
         "",
         "[met]",
         f"chips = {json.dumps(sorted(found.met))}",
+        f"kernels = {json.dumps(sorted(found.kernels_met))}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -97,8 +100,10 @@ def fitted(sources: Mapping[str, Sequence[Scored]]) -> Residuals:
     times = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if timed(one)])}
     peaks = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if held(one)])}
     # A chip that one source alone has is not met, so that a step has the width that it was judged by.
-    known = {chip for chip, names in met(times).items() if len(names) > 1}
-    return Residuals(time=_of_times(times), memory=_of_peaks(peaks), met=frozenset(known))
+    known, kernels = (
+        frozenset(chip for chip, names in met(times, mere=mere).items() if len(names) > 1) for mere in (False, True)
+    )
+    return Residuals(time=_of_times(times), memory=_of_peaks(peaks), met=known, kernels_met=kernels)
 
 
 def timed(one: Scored) -> bool:
@@ -111,19 +116,20 @@ def held(one: Scored) -> bool:
     return one.memory_covered is not None
 
 
-def met(times: Mapping[str, Sequence[Scored]]) -> dict[str, set[str]]:
-    """The sources that have a step of each chip."""
+def met(times: Mapping[str, Sequence[Scored]], *, mere: bool = False) -> dict[str, set[str]]:
+    """The sources that have a step of each chip, or one that is ``mere_kernels``."""
     found: dict[str, set[str]] = {}
     for name, scored in times.items():
         for one in scored:
-            found.setdefault(one.hardware, set()).add(name)
+            if not mere or mere_kernels(one.kind.split(", ")):
+                found.setdefault(one.hardware, set()).add(name)
     return found
 
 
-def words_of(one: Scored, *, unmet: bool) -> str:
-    """The kind of a step, its chip being met or not."""
-    kept = [word for word in one.kind.split(", ") if word != UNMET]
-    return ", ".join(kept + [UNMET] * unmet)
+def words_of(one: Scored, *, unmet: bool, kernels: bool) -> str:
+    """The kind of a step, its chip being met or not, and steps of its chip that are ``mere_kernels``."""
+    kept = [word for word in one.kind.split(", ") if word not in (UNMET, KERNELS)]
+    return ", ".join(kept + [KERNELS] * (kernels and mere_kernels(kept)) + [UNMET] * unmet)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +144,17 @@ class _Law:
 
 
 def _of_times(times: Mapping[str, Sequence[Scored]]) -> TimeResidual:
-    known, found = met(times), [(name, one) for name, scored in times.items() for one in scored]
+    found = [(name, one) for name, scored in times.items() for one in scored]
+    known, mere = met(times), met(times, mere=True)
     if not found:
         return TimeResidual(spread=1.0, power=1.0, skew=1.0, words={}, source="")
     # A chip that a source alone has counts as one that was not met: of other sources' steps nothing is known of it.
-    kinds = [words_of(one, unmet=known[one.hardware] == {name}).split(", ") for name, one in found]
+    kinds = [
+        words_of(one, unmet=known[one.hardware] == {name}, kernels=bool(mere.get(one.hardware, set()) - {name})).split(
+            ", "
+        )
+        for name, one in found
+    ]
     ends = [(admitted(one), off(one)) for _, one in found]
     up = np.array([above > 0 for _, (_, above) in ends])
     law = _best(
@@ -277,17 +289,18 @@ def held_out(by_set: Mapping[str, Sequence[Scored]]) -> dict[str, list[Held]]:
     """Judge each step by intervals that all other sources gave, in the order of each set."""
     sources = by_source(by_set)
     known = {name: fitted({other: ones for other, ones in sources.items() if other != name}) for name in sources}
-    chips = fitted(sources).met
+    chips = fitted(sources)
     return {
-        name: [_held(one, known[one.source or source_of(name)], unmet=one.hardware not in chips) for one in scored]
+        name: [_held(one, known[one.source or source_of(name)], chips) for one in scored]
         for name, scored in by_set.items()
     }
 
 
-def _held(one: Scored, known: Residuals, *, unmet: bool) -> Held:
+def _held(one: Scored, known: Residuals, chips: Residuals) -> Held:
     time = memory = None
     if timed(one):
-        kind, (low, high), (below, above) = words_of(one, unmet=unmet), admitted(one), off(one)
+        kind = words_of(one, unmet=one.hardware not in chips.met, kernels=one.hardware in chips.kernels_met)
+        (low, high), (below, above) = admitted(one), off(one)
         time = below <= width(low, kind, known.time, up=False) and above <= width(high, kind, known.time, up=True)
     if held(one):
         memory = max(off_memory(one)) <= peak_width(one.memory_bytes, one.memory_kind, known.memory)

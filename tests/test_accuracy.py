@@ -15,7 +15,7 @@ from benchmarks.accuracy import DOCS, FIGURES, README, figures, readme_table, wi
 from benchmarks.causes import causes
 from benchmarks.measured_sets import BUNDLED, REFERENCE, Scored, cases, measured_peak_bytes, read, sets
 from benchmarks.residuals import by_chance, by_source, fitted, held_out
-from estimator.estimate.residual import STRUCTURE, UNMET, UNRUN, peak_width, residuals, width
+from estimator.estimate.residual import KERNELS, STRUCTURE, UNMET, UNRUN, peak_width, residuals, width
 from estimator.validation.accuracy import accuracy
 from runners.job import read_measurement
 from tests.javascript import call_each
@@ -68,7 +68,7 @@ def test_the_committed_figures_hold_for_published_rows_and_stand_in_the_docs():
     assert "\n".join(readme_table(known)) in README.read_text(encoding="utf-8")
 
 
-def simulated(spread: float, count: int, rng: np.random.Generator, *, kind: str = "one device", **more) -> list[Scored]:
+def simulated(spread: float, count: int, rng: np.random.Generator, *, kind: str = "split", **more) -> list[Scored]:
     """Steps of one source, whose own level of error is as uncertain as its steps are among themselves."""
     level = rng.normal(0.0, spread / 2)
     ratios = np.exp(rng.normal(level, spread / 2, count))
@@ -105,6 +105,24 @@ def test_what_a_word_and_a_chip_that_was_not_met_add_is_learned_across_places():
     assert 2 < words["experts"] < 4
     assert 2 < words[UNMET] < 4
     assert words["host near"] == 1
+
+
+def test_steps_that_are_little_but_kernels_are_known_better_where_several_sources_met_them():
+    rng = np.random.default_rng(6)
+    by_set = {f"{number}": simulated(0.2, 20, rng) for number in range(6)}
+    by_set |= {f"k{number}": simulated(0.08, 20, rng, kind="one device") for number in range(4)}
+    by_set |= {
+        f"own {number}": simulated(0.2, 20, rng, kind="one device", hardware=f"h{number}") for number in range(5)
+    }
+    known = fitted(by_source(by_set))
+    assert known.kernels_met == {"h"}
+    assert 0.3 < known.time.words[KERNELS] < 0.7
+    inside = held_out(by_set)
+    for whose in ("k", "own"):
+        held = [held.time for name, ones in inside.items() if name.startswith(whose) for held in ones]
+        assert 0.7 < sum(map(bool, held)) / len(held) < 0.92, "what one source alone met is as wide as all else"
+    without = fitted(by_source({name: ones for name, ones in by_set.items() if name in ("0", "k1")}))
+    assert (without.kernels_met, without.time.words[KERNELS]) == (frozenset(), 1.0)
 
 
 def test_an_end_is_not_drawn_in_by_a_source_that_errs_to_one_side_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from estimator.communication.message import Message
+from estimator.scenario.arrays import where
 from estimator.scenario.units import Number
 
 
@@ -35,6 +36,7 @@ def context_messages(
     """
     gradient = element_bytes if gradient_bytes is None else gradient_bytes
     keys_values = tokens * (key_width + value_width)
+    handed = where(cp > 1, 1.0, 0.0)
     again = recompute and not (cp_kind == "all-gather" and not keep)
     if cp_kind == "ulysses":
         found = []
@@ -46,34 +48,52 @@ def context_messages(
             if repeated and not again:
                 continue
             for name, width in (("queries", query_width), ("keys", key_width), ("values", value_width)):
-                found.append(_line(f"{name}{suffix}", "all-to-all", phase, tokens * width * element_bytes, 1.0))
+                found.append(
+                    _line(f"{name}{suffix}", "all-to-all", phase, tokens * width * element_bytes, 1.0, batches=handed)
+                )
             # Recomputation needs attention's output in place too: the projection's weight gradient reads it.
             found.append(
-                _line(f"attention output{suffix}", "all-to-all", phase, tokens * output_width * element_bytes, 1.0)
+                _line(
+                    f"attention output{suffix}",
+                    "all-to-all",
+                    phase,
+                    tokens * output_width * element_bytes,
+                    1.0,
+                    batches=handed,
+                )
             )
         return found
     if cp_kind == "ring":
         forward, both = keys_values * element_bytes, keys_values * (element_bytes + gradient)
         found = [
-            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True),
-            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True),
+            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True, batches=1.0),
+            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True, batches=2.0),
         ]
         if again:
-            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True))
+            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0))
         return found
     assert cp_kind == "all-gather", cp_kind
     whole = cp * keys_values
     found = [
-        _line("key, value gather", "all-gather", "forward", whole * element_bytes, 1.0),
-        _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0),
+        _line("key, value gather", "all-gather", "forward", whole * element_bytes, 1.0, batches=handed),
+        _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0, batches=handed),
     ]
     if again or not keep:
-        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0))
+        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0, batches=handed))
     return found
 
 
-def _line(name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False) -> Message:
+def _line(
+    name: str,
+    kind: str,
+    phase: str,
+    payload_bytes: Number,
+    count: Number,
+    *,
+    beside: bool = False,
+    batches: Number = 0.0,
+) -> Message:
     return Message(
         name=name, kind=kind, axis="cp", group="cp", phase=phase, payload_bytes=payload_bytes, count=count,
-        hides_behind="attention" if beside else "",
+        hides_behind="attention" if beside else "", batches=batches,
     )  # fmt: skip

@@ -33,7 +33,8 @@ def expert_messages(d: RankSizes) -> list[Message]:
         return Message(name=name, kind=kind, axis=group, group=group, phase=phase, payload_bytes=payload, count=count,
                        hides_behind="compute" if d.ep_overlap else "",
                        copies=model.top_k if d.ep_dispatch == "to-nodes" else 0,
-                       reachable_frac=model.reachable_frac)  # fmt: skip
+                       reachable_frac=model.reachable_frac,
+                       sized=d.ep if group == "ep" else 1.0)  # fmt: skip
 
     found = [
         one("expert dispatch, combine", "all-to-all", "ep", "forward", exchanged, 2.0),

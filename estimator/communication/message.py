@@ -28,6 +28,8 @@ class Message:
       stands in line.
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
+    - ``batches``: of sends and receives, or collectives, that Python hands to NCCL for each of it (0: others do).
+    - ``sized``: ranks whose hosts first wait for how many rows they send and take (1: none).
     - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once;
       ``reachable_frac``: of which share of the ranks these are.
     - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together;
@@ -44,6 +46,8 @@ class Message:
     hides_behind: str = ""
     ranks: Number | None = None
     host: Number = 1.0
+    batches: Number = 0.0
+    sized: Number = 1.0
     copies: int = 0
     reachable_frac: float = 1.0
     copies_bytes: Number = 0.0

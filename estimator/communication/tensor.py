@@ -58,8 +58,13 @@ def tensor_messages(
         one("gradient gather", "all-gather", "backward", sums),
         # Megatron keeps its share of the inputs and gathers them once more for the weight gradients.
         one("input gather for weights", "all-gather", "backward", 0.0 if d.keeps_gathered else gathers, each),
-        one("gradient scatter", "reduce-scatter", "backward", gathers, each),
     ]
+    if d.training.traits.dtensor:
+        # The gathered input is plain to the linears, each of which sums its gradient whole before a share is cut off.
+        reduces, width = _input_gradients(d, attention, ffn, merged)
+        found.append(one("tensor parallel gradient all-reduce", "all-reduce", "backward", reduces, width / reduces))
+    else:
+        found.append(one("gradient scatter", "reduce-scatter", "backward", gathers, each))
     return [x for x in found if x.count > 0]
 
 

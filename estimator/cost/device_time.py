@@ -39,11 +39,12 @@ class Work:
     """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward.
 
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
-    those of them that backward runs once more; ``regions``: pieces that are checkpointed. ``norm_launches``: kernels of
-    norms among the launches, by phase.
-    ``views``: ops of the host that launch nothing, by direction; ``new_s``: what the host takes longer in a pass for
-    products whose rows a router chose. ``expert_calls``, ``experts_s``: what of forward's launches and views, and
-    of its seconds by component, experts are, for whose rows the host may have to wait.
+    those of them that backward runs once more; ``regions``: pieces that are checkpointed; ``norms``: norms of a
+    forward; ``biased``: products that have a bias. ``norm_launches``: kernels of norms among the launches, by phase.
+    ``views``: ops of the host that launch nothing, ``plain``: kernels of plain PyTorch beside the launches, both by
+    direction; ``new_s``: what the host takes longer in a pass for products whose rows a router chose.
+    ``expert_calls``, ``experts_s``: what of forward's launches and views, and of its seconds by component, experts are,
+    for whose rows the host may have to wait.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -52,8 +53,11 @@ class Work:
     norm_launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
     products_again: Number = 0.0
+    biased: Number = 0.0
     regions: Number = 0.0
+    norms: Number = 0.0
     views: Mapping[str, Number] = field(default_factory=dict)
+    plain: Mapping[str, Number] = field(default_factory=dict)
     new_s: Mapping[str, Number] = field(default_factory=dict)
     expert_calls: Number = 0.0
     experts_s: Sequence[Number] = (0.0,) * len(COMPONENTS)
@@ -66,9 +70,12 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     priced = tuple(price(op, chip, e) for op in ops)
     products: Number = 0.0
     again: Number = 0.0
+    biased: Number = 0.0
     regions: Number = 0.0
+    norm_ops: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     views: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
+    plain: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     new: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     expert_calls: Number = 0.0
     experts: list[Number] = [0.0] * len(COMPONENTS)
@@ -80,13 +87,17 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             again += op.count
         elif direction == "forward" and component == PRODUCTS:
             products += op.count
+        if op.name.endswith("bias gradient"):
+            biased += op.launches * op.count
         if component == KERNELS and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
+            norm_ops += op.count if direction == "forward" else 0.0
         seconds[direction][component] += one.seconds * op.count
         launched = "recomputed" if op.recomputed else direction
         launches[launched] += op.launches * op.count
         regions += op.regions
         views[launched] += op.views * op.count
+        plain[launched] += op.plain * op.count
         if not isinstance(op.alike, float) or op.alike:
             rows = op.k if op.weight else op.m
             new[op.phase] += new_products_s(op.launches * op.count, op.alike, rows, e)
@@ -94,8 +105,8 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             expert_calls += (op.launches + op.views) * op.count
             experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, regions=regions, views=views, new_s=new, expert_calls=expert_calls,
-                experts_s=experts)  # fmt: skip
+                products_again=again, biased=biased, regions=regions, norms=norm_ops, views=views, plain=plain,
+                new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies) -> list[Work]:

@@ -54,15 +54,24 @@ def launching_s(training: Training, phase: str, launches: Number, views: Number,
     return (launches + views) * (each / ops)
 
 
+def plain_s(phase: str, kernels: Number, e: Efficiencies) -> Number:
+    """Host time of a pass for kernels of plain PyTorch that stand between those of a framework of its own."""
+    return kernels * (e.host_forward_s if phase == "forward" else e.host_backward_s)
+
+
 def running_again_s(training: Training, regions: Number, launches: Number, e: Efficiencies) -> Passes:
     """Host time of forward and backward that checkpointing takes, beside the ops that backward runs again.
 
     ``regions`` are entered, and their random state kept and put back; Python packs what each of their ops saves, and
     backward packs and unpacks it again (torch/utils/checkpoint.py, not reentrant). ``launches``: kernels run again.
+    A reentrant region packs nothing, and forward goes through it without recording.
     """
     if not plain_eager(training):
         return 0.0, 0.0
     op_s = e.host_forward_s / e.host_forward_dispatches_per_kernel
+    if training.traits.checkpoints_reentrantly:
+        recording_s = launches * e.host_forward_s * (1.0 - e.host_unrecorded_frac)
+        return regions * e.host_region_ops * op_s - recording_s, regions * e.host_region_backward_ops * op_s
     forward = regions * e.host_region_ops + launches * e.host_packed_ops
     backward = regions * e.host_region_backward_ops + launches * e.host_packed_backward_ops
     return forward * op_s, backward * op_s
@@ -83,9 +92,17 @@ def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) ->
     return 0.0 if training.traits.lower_bound else e.host_collective_s * largest_of(ranks)
 
 
-DTENSOR_NORM_KERNELS = 5.6
-"""Kernels of a norm for which DTensor takes as long as for a split product: small models with split norms took as much
-longer than without as 7.1 of their products, for the 40 kernels of a block's norms (probes of 23 hosts together)."""
+NORM_PRODUCTS, NORM_KERNEL_PRODUCTS = 0.78, 0.0995
+"""Split products that a norm takes as long as where DTensor splits its sequence, in a pass, and each of its kernels
+beside. Small Llamas with split norms took as much longer than without as 7.1 of their products, for the 40 kernels of a
+block's two norms and both passes (probes of 23 hosts together); blocks whose two norms are one kernel each way took
+0.47 times as much longer as those of 16 and 32 (two ranks on a CPU, thread time, torch 2.13)."""
+
+
+BIAS_PRODUCTS = 0.47
+"""Split products that the bias of one takes as long as in a pass: DTensor lays it out, adds it and sums its gradient
+(blocks of four biased products took 1.18 ms longer forward and 1.14 backward than without, which took 2.4 and 2.5 for
+DTensor; two ranks on a CPU, thread time, torch 2.13)."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
@@ -118,9 +135,12 @@ def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:
     return graphs * (e.host_graph_forward_s if forward else e.host_graph_backward_s)
 
 
-def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
-    """Host time of ``launches`` kernels of norms whose sequence is split: each is an op that DTensor dispatches."""
-    return split_products_s(training, ranks, launches / DTENSOR_NORM_KERNELS, e)
+def split_norms_s(training: Training, ranks: Number, norms: Number, launches: Number, e: Efficiencies) -> Number:
+    """Host time of a pass for norms of ``launches`` kernels whose sequence is split.
+
+    DTensor lays out what goes in and comes out of each, and dispatches each of its kernels' ops.
+    """
+    return split_products_s(training, ranks, norms * NORM_PRODUCTS + launches * NORM_KERNEL_PRODUCTS, e)
 
 
 def put_off_products_s(training: Training, schedule: str, products: Number, e: Efficiencies) -> Number:
@@ -131,15 +151,17 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
     return products * e.host_put_off_s if schedule in PUT_OFF and training.traits.dtensor else 0.0
 
 
-MESSAGE_LAUNCHES = 16.0
-"""Bare launches that a message between PyTorch's stages takes the host as long as (batch_isend_irecv: 0.10 to 0.28 ms
-beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on two and four H200,
-8.5 to 29, their geometric mean)."""
+P2P_LAUNCHES = 16.0
+"""Bare launches that a batch of sends and receives takes the host as long as (batch_isend_irecv of PyTorch's stages:
+0.10 to 0.28 ms beside 3.2 to 5.6 us of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on
+two and four H200, 8.5 to 29, their geometric mean). An all-to-all that Python asks NCCL for inside a model takes as
+long: experts' took 157 to 238 us where an op on a host tensor took 3.0 to 6.5 (eight ranks), 11 to 26 bare launches,
+16 in the geometric mean."""
 
 
-def stage_message_s(e: Efficiencies) -> Number:
-    """Host time of a message that a stage sends or takes in."""
-    return MESSAGE_LAUNCHES * e.host_launch_s
+def p2p_batch_s(e: Efficiencies) -> Number:
+    """Host time of a batch of sends and receives between two ranks, as of stages and of rings of attention."""
+    return P2P_LAUNCHES * e.host_launch_s
 
 
 PUT_OFF = ("zero-bubble", "zero-bubble-v")
@@ -186,9 +208,10 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
 BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
 """Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
 and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
-SCATTER_LAUNCHES = 4.1
-"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as: 3.8 to 4.5 in the probes of six H100
-and H200 hosts, their geometric mean."""
+SCATTER_LAUNCHES = 9.0
+"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as inside a step: 226 of a profiled step
+took 106 us and 30 to 50 of Python around, where other ops take 1.4 times as long as without a profiler and a launch
+10.9; in a loop of nothing else 3.8 to 4.5 of them (probes of six H100 and H200 hosts)."""
 
 
 def scattered_s(
@@ -236,6 +259,22 @@ def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Numb
     """
     lasts = maximum(device_s, host_s - lead_s)
     return lasts - device_s, maximum(0.0, lasts + lead_s - host_s)
+
+
+SENT_OPS = {"forward": 55.0, "backward": 23.0}
+"""Forward ops that the host takes as long as to send a block's rows to other ranks' experts and back, beside the
+kernels that sort them: numbers of rows exchanged, summed and read, two exchanges with autograd, a sort by expert (two
+H200, profiled: 1.35 ms a block forward and 0.51 backward, where a product of two tensors takes 17 us, else 12)."""
+SENT_AFTER_OPS = 30.0
+"""Those of them between the numbers' arrival and the first product of experts, while the device has nothing to do: the
+exchange, the sort and what gathers rows by it (it stood still for 0.6 to 1.1 ms a block there)."""
+
+
+def sent_s(training: Training, ranks: Number, ops: float, e: Efficiencies) -> Number:
+    """Host time of so many of SENT_OPS, where rows go to ``ranks``' experts."""
+    if not plain_eager(training):
+        return 0.0
+    return where(ranks > 1, ops * e.host_forward_s / e.host_forward_dispatches_per_kernel, 0.0)
 
 
 WIDTH_OF_SIZES = 1.6

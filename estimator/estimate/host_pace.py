@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import NAMES, Efficiencies
+from estimator.cost.efficiency import NAMES, Efficiencies, efficiencies
+from estimator.cost.host import slowest_of
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
@@ -37,15 +38,20 @@ def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.
 
     ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones; ``own_s``,
     ``backward_s``: of the program's thread and autograd's, calibrated, 0 where not noted. None where neither is known
-    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them.
+    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them; but no
+    less than the slowest rank's over what ``slowest_of`` adds for it, as the others wait for it.
     """
-    found = []
+    by_thread = []
     for thread, calibrated_s in (("host", own_s), ("host_backward", backward_s)):
         by_rank = samples.get(f"{thread}_paces_by_rank_s") or [samples.get(f"{thread}_paces_s") or []]
-        paces = [pace_s for of_rank in by_rank for pace_s in of_rank]
-        if paces and calibrated_s:
-            found.append(statistics.fmean(min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces))
-    return statistics.fmean(found) if found else None
+        if calibrated_s and all(by_rank):
+            by_thread.append([
+                statistics.fmean(min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces) for paces in by_rank
+            ])  # fmt: skip
+    if not by_thread:
+        return None
+    ranks = [statistics.fmean(threads) for threads in zip(*by_thread, strict=True)]
+    return max(statistics.fmean(ranks), max(ranks) / float(slowest_of(len(ranks), efficiencies("default"))))
 
 
 def over_paces(step_s: Callable[[Efficiencies], float], e: Efficiencies) -> Curve:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,12 +20,14 @@ from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
 COMPILED, EXPERTS, NEAR, BINDS, UNMET = "compiled", "experts", "host near", "host binds", "chip not met"
-PROBED = "host probed"
-WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, UNMET)
+PROBED, KERNELS = "host probed", "kernels met"
+WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, KERNELS, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
-``PROBED``: it is predicted by a calibration for which launches of its own host were timed. ``UNMET``: no source has
-measured its chip, or one alone."""
+``PROBED``: it is predicted by a calibration for which launches of its own host were timed. ``KERNELS``: it is little
+but kernels that were met: on one device that no host keeps waiting, of a chip whose like several sources measured so.
+``UNMET``: no source has measured its chip, or one alone."""
+ONE_DEVICE = "one device"
 UNRUN = "framework not run"
 MEMORY_WORDS = (UNRUN,)
 """What the width of a peak follows: whether the runners run its framework, whose tensors are then known one by one; of
@@ -75,11 +77,15 @@ class MemoryResidual:
 
 @dataclass(frozen=True, kw_only=True)
 class Residuals:
-    """What is known of predictions' errors; ``met``: chips that several sources measured, by the catalogue's keys."""
+    """What is known of predictions' errors; ``met``: chips that several sources measured, by the catalogue's keys.
+
+    ``kernels_met``: of them, those of which several sources have steps that are ``mere_kernels``.
+    """
 
     time: TimeResidual
     memory: MemoryResidual
     met: frozenset[str]
+    kernels_met: frozenset[str]
 
 
 @cache
@@ -90,6 +96,7 @@ def residuals() -> Residuals:
         time=TimeResidual(**document["time"]),
         memory=MemoryResidual(**document["memory"]),
         met=frozenset(document["met"]["chips"]),
+        kernels_met=frozenset(document["met"]["kernels"]),
     )
 
 
@@ -103,7 +110,7 @@ def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> s
     if training.traits.published.recipes:
         words = ["tuned cluster"]
     elif plan.chips == 1:
-        words = ["one device"]
+        words = [ONE_DEVICE]
     elif plan.tp * plan.cp * plan.pp > 1:
         words = ["split"]
     else:
@@ -112,7 +119,17 @@ def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> s
     words += [EXPERTS] if scenario.model.experts else []
     if host_share > HOST_NEAR:
         words.append(BINDS if host_share > HOST_BINDS else NEAR)
-    return ", ".join(words + [PROBED] * probed + _unmet(scenario.cluster.chip.name))
+    chip = scenario.cluster.chip.name
+    words += [PROBED] * probed + [KERNELS] * (mere_kernels(words) and chip in residuals().kernels_met)
+    return ", ".join(words + _unmet(chip))
+
+
+def mere_kernels(words: Collection[str]) -> bool:
+    """Whether a step of a kind runs on one device that its host does not keep waiting: nothing is sent or waited for.
+
+    What a compiler makes of it, nobody has met.
+    """
+    return ONE_DEVICE in words and BINDS not in words and COMPILED not in words
 
 
 def memory_kind_of(scenario: Scenario) -> str:
@@ -126,7 +143,7 @@ WAITS, WAITS_SOME = 0.1, 0.01
 
 def kind_of_program(chip: str, ranks: int, waiting_frac: float, *, probed: bool = False) -> str:
     """Name the kind of a program's step, of which only its chip, its ranks and its waiting for the host are known."""
-    words = ["one device" if ranks == 1 else "sharded"]
+    words = [ONE_DEVICE if ranks == 1 else "sharded"]
     if waiting_frac > WAITS_SOME:
         words.append(BINDS if waiting_frac > WAITS else NEAR)
     return ", ".join(words + [PROBED] * probed + _unmet(chip))

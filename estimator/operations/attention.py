@@ -15,6 +15,10 @@ from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
+EXCHANGE_VIEWS = (15, 21)
+"""Ops that launch nothing around Ulysses' four all-to-alls, forward and backward: splits, permutations, empty results
+(counted on the runners' blocks, two ranks with and without)."""
+
 RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
 
 
@@ -115,7 +119,7 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
         elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * pieces
         copies = KernelCost(mixed=1, strided=1, slow_bytes=4 * d.widths.compute, launches=8)
-        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=pieces)
+        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=pieces, views=EXCHANGE_VIEWS)
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)

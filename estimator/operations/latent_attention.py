@@ -49,11 +49,18 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
     e = n.compute
     if d.fused:
         both = KernelCost(stream=2 * e), KernelCost(stream=2 * e)
-        return ops + pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)
+        forward_op, backward_op = pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)
+        if d.training.traits.routes_op_by_op and model.position == "rope":
+            forward_op.plain, backward_op.plain = ROTARY_PLAIN
+        return [*ops, forward_op, backward_op]
     return ops + _assembly(d, layer, joined_back=d.query_width + d.heads * heads_dim,
                            kept=d.heads * heads_dim - d.value_width)  # fmt: skip
 
 
+ROTARY_PLAIN = 29.0 - 3.0, 23.0 - 3.0
+"""Kernels, forward and backward, by which Megatron-Core turns and joins queries and keys op by op, beside those listed:
+counted by torch on what qkv_up_proj_and_rope_apply does without apply_rope_fusion (multi_latent_attention.py
+of megatron/core/transformer, August 2026), tables of cosines and sines among them."""
 PARTS_VIEWS = 12.0, 15.0
 """Ops that launch nothing, forward and backward: latents and heads split into parts, and these turned and expanded."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
@@ -47,9 +49,35 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     ops = _expert_ops(d, layer)
     for op in ops:
         op.views = maximum(op.views, VIEWS_OF_KERNEL * op.launches)
+    if d.training.traits.routes_op_by_op:
+        _route_op_by_op(d, ops)
     if d.model.shared_experts:
         ops += _shared(d, layer)
     return ops
+
+
+EXCHANGE_KERNELS = 9.4
+"""Kernels of plain PyTorch that an exchange with autograd takes the host as long as: 0.21 ms where one takes 22 µs
+(profiled, H200: as VIEWS_OF_KERNEL)."""
+
+
+def _route_op_by_op(d: RankSizes, ops: Sequence[Op]) -> None:
+    """Add what Megatron-Core's router and its all-to-all dispatcher launch beside the kernels that are listed.
+
+    Kernels dispatched forward and backward by the code of router.py, moe_utils.py and token_dispatcher.py of
+    megatron/core/transformer/moe (August 2026), counted by torch. Scores: softmax 8 and 5; sigmoids with groups of
+    experts and a bias, which models with latent attention have, 22 and 12, and 2 for the bias's own count. A balancing
+    loss: 16 and 5, of sigmoids 19 and 12. How many rows each rank sends: 11, four copies to the host among them.
+    Less those that are listed. Tokens, their weights and results are exchanged, and how many each expert gets.
+    """
+    sigmoid = bool(d.model.kv_lora_rank)
+    forward, backward = (22 + 2 + 19 + 11, 12 + 12) if sigmoid else (8 + 16 + 11, 5 + 5)
+    apart = where(d.ep > 1, 1.0, 0.0)
+    for op in ops:
+        if op.name == "router scores":
+            op.plain = forward - op.launches + 4 * apart * EXCHANGE_KERNELS
+        elif op.name == "router scores gradient":
+            op.plain = backward - op.launches + 3 * apart * EXCHANGE_KERNELS
 
 
 def _expert_ops(d: RankSizes, layer: str) -> list[Op]:

@@ -71,7 +71,8 @@ class Op:
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
     stands for, of a loop that is lean, and an optimizer's are ``apart`` where each is of one tensor. ``views``: ops
-    around it that the host goes through and that launch nothing, counted on the runners' models. ``alike``: how many
+    around it that the host goes through and that launch nothing, counted on the runners' models. ``plain``: kernels of
+    plain PyTorch beside its own, too small to take the device long. ``alike``: how many
     products of a micro-batch have its shape, on all stages, whose rows a router chooses anew each time; else 0.
     ``regions``: checkpointed pieces of the network that begin with it.
     ``tails``: how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
@@ -105,6 +106,7 @@ class Op:
     chained: Chained = ()
     launches: Number = 1.0
     views: Number = 0.0
+    plain: Number = 0.0
     alike: Number = 0.0
     regions: Number = 0.0
     saved_bytes: Number = 0.0

@@ -123,6 +123,7 @@ def optimizer(
         if update.foreach and not together:
             held = held_of(parameters * numbers.parameter, accesses, fused_accesses(update), tensors)
     return [
+        *_before_update(training, numbers, parameters, tensors),
         kernels(
             training.optimizer,
             "optimizer",
@@ -135,8 +136,32 @@ def optimizer(
             tails=tails,
             held=held,
             apart=update.foreach and training.optimizer_kernel == "for-loop",
-        )
+        ),
     ]
+
+
+def _before_update(training: Training, numbers: ByteWidths, parameters: Number, tensors: Number) -> list[Op]:
+    """Return what goes over the gradients before an update that is no one fused pass: a loss scale, and clipping.
+
+    Under a loss scale gradients are divided by it and looked through, in place, by a kernel over all tensors
+    (torch.amp.GradScaler). Clipping reads them for their norm, then reads and writes them (clip_grad_norm_), tensor by
+    tensor where the optimizer's kernels are.
+    """
+    traits = training.traits
+    if traits.master_weights or traits.lower_bound:
+        return []
+    together = 1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH
+    each = together if traits.multi_tensor else tensors
+    found = []
+    if training.precision == "fp16-amp":
+        found.append(("loss scale", 2 * numbers.gradient, together))
+    if traits.clips_gradients:
+        found += [("gradient norm", numbers.gradient, each), ("gradient clipping", 2 * numbers.gradient, each)]
+    return [
+        kernels(name, "optimizer", "optimizer", elements=parameters, stream=stream, launches=launches,
+                flops_per_element=1, category=Category.OPTIMIZER)
+        for name, stream, launches in found
+    ]  # fmt: skip
 
 
 def gradient_accumulation(training: Training, numbers: ByteWidths, parameters: Number, tensors: Number) -> list[Op]:

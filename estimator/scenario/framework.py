@@ -19,7 +19,7 @@ class PublishedDefaults:
     where it drops nothing by itself. ``engine``: Transformer Engine chooses the kernel of its attention; runs on older
     chips that do not name it kept the scores. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as
     many micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets
-    instead of AdamW.
+    instead of AdamW. ``variants``: likewise, the record of what its recipe for a model leaves as it is.
     """
 
     recipes: bool = False
@@ -29,6 +29,7 @@ class PublishedDefaults:
     engine: bool = False
     micro_batches_as_stages: bool = False
     optimizers: tuple[tuple[str, str], ...] = ()
+    variants: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class Framework:
       gathered again (Megatron).
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
+    - ``checkpoints_reentrantly``: recomputed regions run without recording and start autograd anew in backward, instead
+      of packing what each of their ops saves (use_reentrant=True of torch.utils.checkpoint, all there was up to PyTorch
+      1.10, and what gradient_checkpointing_enable of transformers asks for unless told).
     - ``keeps_products``: selective recomputation keeps what attention and every second product of a block give and runs
       all else again (torch.utils.checkpoint's selective contexts as torchtitan sets them), where Megatron's and the
       runners' runs attention's core again.
@@ -76,12 +80,18 @@ class Framework:
       batched one.
     - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
       weighted_bias_quick_geglu_impl clamps before it calls that).
+    - ``routes_op_by_op``: routing, and the turning of latent attention's queries and keys, are kernels of plain
+      PyTorch, and experts' rows are exchanged by plain all-to-alls (Megatron-Core without moe_router_fusion,
+      apply_rope_fusion and moe_flex_dispatcher_backend, as Megatron-Bridge has models of
+      DeepSeek-V3's kind unless told otherwise).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
       deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
       the messages of all micro-batches from the start.
     - ``caching_allocator``: large tensors have segments of PyTorch's allocator, which rounds them up.
     - ``multi_tensor``: the optimizer runs over all tensors at once where kernels are launched (PyTorch's from 2.0).
     - ``keeps_gradients``: gradients are zeroed after a step, not freed (zero_grad before PyTorch 2.0).
+    - ``clips_gradients``: all gradients' norm is taken, and they are scaled by it, before the update (max_grad_norm of
+      transformers' TrainingArguments is 1 unless set to 0). Where one kernel updates all, that is in it.
     - ``softmax_keeps_input``: the softmax of the scores keeps its input beside its result (PyTorch before 1.11).
     - ``dtensor``: tensor parallelism is DTensor's and sharded parameters are FSDP2's, with what Python does for each.
     - ``pieces_attention``: the implementation of attention that runs where ranks hold pieces of a sequence, whatever
@@ -107,6 +117,7 @@ class Framework:
     fuses_projections: bool = False
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
+    checkpoints_reentrantly: bool = False
     keeps_products: bool = False
     upcasts_logits: bool = False
     compiles_loss: bool = True
@@ -118,10 +129,12 @@ class Framework:
     multiplies_apart: bool = False
     multiplies_grouped: bool = False
     clamps_apart: bool = False
+    routes_op_by_op: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
     multi_tensor: bool = True
     keeps_gradients: bool = False
+    clips_gradients: bool = False
     softmax_keeps_input: bool = False
     dtensor: bool = False
     pieces_attention: str = ""
@@ -155,13 +168,59 @@ _EAGER = Framework(
     measurable=True,
 )
 
+_MEGATRON = Framework(
+    label="Megatron",
+    fuses=True,
+    host="megatron",
+    contention="contention_megatron_frac",
+    vocab_parallel=True,
+    vocab_parallel_loss=True,
+    master_weights=True,
+    in_place_buffers=True,
+    adds_in_products=True,
+    accumulates=False,
+    fused_optimizer=True,
+    merges_parallel=True,
+    merges_input_gradients=False,
+    fuses_projections=True,
+    redoes_whole_blocks=True,
+    weighs_inside_experts=True,
+    transposes_for_flash=True,
+    multiplies_apart=True,
+    clamps_apart=True,
+    frees_between_stages=True,
+    # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
+    # hidden_dropout and attention_dropout of megatron/core/transformer/transformer_config.py. Megatron-Bridge's
+    # recipes/moonlight (main_grads_dtype, exp_avg_dtype; all but those for adapters on two GPUs): its other recipes
+    # with moments of two bytes keep gradients of four, or are not those that its tables of speed are of.
+    published=PublishedDefaults(
+        recipes=True,
+        exposes_ddp=True,
+        bucket_parameters=(40_000_000, 1_000_000),
+        dropout=0.1,
+        engine=True,
+        optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
+        variants=(("moonlight-16b-a3b", "megatron-unfused"),),
+    ),
+)
+
+# _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each sequence
+# of 512 tokens, 1 656 without it).
+_EAGER_2022 = Framework(
+    label="PyTorch up to 1.10",
+    multi_tensor=False,
+    keeps_gradients=True,
+    softmax_keeps_input=True,
+    checkpoints_reentrantly=True,
+)
+_TRANSFORMERS = replace(_EAGER, label="Hugging Face transformers", checkpoints_reentrantly=True, measurable=False)
+
 FRAMEWORKS = {
     "pytorch-eager": _EAGER,
-    # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each
-    # sequence of 512 tokens, 1 656 without it).
-    "pytorch-1.10": Framework(
-        label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True
-    ),
+    "pytorch-1.10": _EAGER_2022,
+    "transformers": _TRANSFORMERS,
+    "trainer": replace(_TRANSFORMERS, label="Hugging Face Trainer", clips_gradients=True),
+    "trainer-2022": replace(_EAGER_2022, label="Hugging Face Trainer up to PyTorch 1.10", clips_gradients=True),
     "pytorch-compile": replace(_EAGER, label="PyTorch compiled", fuses=True, host="fused"),
     "torchtitan": _TORCHTITAN,
     # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.
@@ -172,40 +231,8 @@ FRAMEWORKS = {
         compiles_loss=False,
         published=PublishedDefaults(micro_batches_as_stages=True),
     ),
-    "megatron": Framework(
-        label="Megatron",
-        fuses=True,
-        host="megatron",
-        contention="contention_megatron_frac",
-        vocab_parallel=True,
-        vocab_parallel_loss=True,
-        master_weights=True,
-        in_place_buffers=True,
-        adds_in_products=True,
-        accumulates=False,
-        fused_optimizer=True,
-        merges_parallel=True,
-        merges_input_gradients=False,
-        fuses_projections=True,
-        redoes_whole_blocks=True,
-        weighs_inside_experts=True,
-        transposes_for_flash=True,
-        multiplies_apart=True,
-        clamps_apart=True,
-        frees_between_stages=True,
-        # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
-        # hidden_dropout and attention_dropout of megatron/core/transformer/transformer_config.py. Megatron-Bridge's
-        # recipes/moonlight (main_grads_dtype, exp_avg_dtype; all but those for adapters on two GPUs): its other recipes
-        # with moments of two bytes keep gradients of four, or are not those that its tables of speed are of.
-        published=PublishedDefaults(
-            recipes=True,
-            exposes_ddp=True,
-            bucket_parameters=(40_000_000, 1_000_000),
-            dropout=0.1,
-            engine=True,
-            optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
-        ),
-    ),
+    "megatron": _MEGATRON,
+    "megatron-unfused": replace(_MEGATRON, label="Megatron, routing not fused", routes_op_by_op=True),
     "xla": Framework(
         label="XLA (JAX)",
         pads_products=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from estimator.communication.data import data_messages
+from estimator.communication.data import WHOLLY_SHARDED, data_messages
 from estimator.communication.message import Message, PricedMessage, priced
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import exposed_s
@@ -31,6 +31,9 @@ def data_parallel(
     every = plan.sharding in ("zero2", "zero3", "fsdp") and not once
     times: Number = micro_batches if every else 1
     window: dict[str, Number] = {"forward": one.window_forward_s * times, "backward": one.window_backward_s * times}
+    if plan.sharding in WHOLLY_SHARDED:
+        # A host that has just waited for a router asks for the next module's parameters when the device comes to them.
+        window["forward"] = where(one.part.reads > 0, 0.0, window["forward"])
     share = {"forward": one.products_forward_frac, "backward": one.products_backward_frac}
     dense, expert, _, tensors, expert_tensors = stage_parameters(shard, kind)
     contention = getattr(e, shard.training.traits.contention)

@@ -13,11 +13,17 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
+    BIAS_PRODUCTS,
+    SENT_AFTER_OPS,
+    SENT_OPS,
     blocking_collective_s,
     launching_s,
+    p2p_batch_s,
     phase_wait_s,
     plain_eager,
+    plain_s,
     running_again_s,
+    sent_s,
     split_norms_s,
     split_products_s,
 )
@@ -33,7 +39,8 @@ class Part:
     """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's.
 
     ``reads``: how often in forward the host waits for what a router chose; ``read_host_s``, ``read_device_s``: what it
-    then takes to launch the experts, and the device to run them.
+    then takes to launch the experts, and the device to run them; ``sent_after_s``: for how long the device has nothing
+    to do before, as the host first sends their rows.
     """
 
     forward_s: Number = 0.0
@@ -52,6 +59,7 @@ class Part:
     reads: Number = 0.0
     read_host_s: Number = 0.0
     read_device_s: Number = 0.0
+    sent_after_s: Number = 0.0
 
 
 NAMES = tuple(f.name for f in fields(Part))
@@ -65,25 +73,32 @@ def part_of(
     ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants.
     """
     (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
-    launches, views = work.launches, work.views
+    launches, views, plain = work.launches, work.views, work.plain
+    plain_forward, plain_again = plain.get("forward", 0.0), plain.get("recomputed", 0.0)
+    plain_back = plain.get("input", 0.0) + plain.get("weight", 0.0)
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
+        if training.traits.dtensor:
+            host[message.phase] += message.batches * message.count * p2p_batch_s(e)
     # The ranks that meet in its collectives are those that its products are split over.
     ranks: Number = 1.0
     for message in messages:
-        ranks = maximum(ranks, message.host)
-    split = split_products_s(training, ranks, work.products, e)
+        if message.axis == "tp":
+            ranks = maximum(ranks, message.host)
+    split = split_products_s(training, ranks, work.products + BIAS_PRODUCTS * work.biased, e)
     again = split_products_s(training, ranks, work.products_again, e)
     norms_s: Number = 0.0
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
         for phase, launched in work.norm_launches.items():
-            each = split_norms_s(training, ranks, launched, e)
+            each = split_norms_s(training, ranks, work.norms, launched, e)
             host[phase] += each
             norms_s = norms_s + each
     if plain_eager(training):
         for phase, new_s in work.new_s.items():
             host[phase] += new_s
+    for phase, ops in SENT_OPS.items():
+        host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
     for phase, more_s in zip(host, running_again_s(training, work.regions, launches["recomputed"], e), strict=True):
         host[phase] += more_s
     reads = _reads(work, messages, training)
@@ -94,6 +109,7 @@ def part_of(
         products_forward_s=forward_p,
         products_backward_s=input_p + weight_p,
         host_forward_s=launching_s(training, "forward", launches["forward"], views.get("forward", 0.0), e)
+        + plain_s("forward", plain_forward, e)
         + host["forward"]
         + split,
         host_backward_s=launching_s(training, "forward", launches["recomputed"], views.get("recomputed", 0.0), e)
@@ -104,16 +120,19 @@ def part_of(
             views.get("input", 0.0) + views.get("weight", 0.0),
             e,
         )
+        + plain_s("forward", plain_again, e)
+        + plain_s("backward", plain_back, e)
         + host["backward"]
         + split
         + again,
-        launches_forward=launches["forward"],
-        launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
+        launches_forward=launches["forward"] + plain_forward,
+        launches_backward=launches["recomputed"] + launches["input"] + launches["weight"] + plain_again + plain_back,
         products=work.products,
         split_s=2.0 * split + again + norms_s,
         reads=reads,
         read_host_s=reads
         * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),
+        sent_after_s=reads * sent_s(training, _expert_ranks(messages), SENT_AFTER_OPS, e),
         read_device_s=0.0 if isinstance(reads, float) and not reads else reads * _scaled(work.experts_s, scale),
     )
 
@@ -124,11 +143,15 @@ def _reads(work: Work, messages: Sequence[Message], training: Training) -> Numbe
         return 0.0
     if not training.groups_experts:
         return 1.0
+    return where(_expert_ranks(messages) > 1, 1.0, 0.0)
+
+
+def _expert_ranks(messages: Sequence[Message]) -> Number:
+    """Ranks that a part's rows are sent to."""
     ranks: Number = 1.0
     for message in messages:
-        if message.axis == "ep":
-            ranks = maximum(ranks, message.host)
-    return where(ranks > 1, 1.0, 0.0)
+        ranks = maximum(ranks, message.sized)
+    return ranks
 
 
 def with_messages(part: Part, priced: Sequence[PricedMessage]) -> Part:
@@ -268,7 +291,7 @@ def stage_pass(
     waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
     # Behind a router the host has no lead: the device waits for the experts, whatever either did before. Only what the
     # host gained behind the last router is left for backward.
-    read_s = maximum(part.read_host_s - part.read_device_s, 0.0)
+    read_s = part.sent_after_s + maximum(part.read_host_s - part.read_device_s, 0.0)
     late = maximum(waited, read_s)
     lead = lead / maximum(part.reads, 1.0)
     device_s = backward_s + part.inline_backward_s + gap_backward

@@ -19,13 +19,13 @@ from estimator.cost.host import (
     host_update_s,
     launching_s,
     one_by_one_s,
+    p2p_batch_s,
     phase_wait_s,
     plain_eager,
     put_off_products_s,
     scattered_s,
     sharded_modules_s,
     slowest_rank,
-    stage_message_s,
     walk_s,
 )
 from estimator.cost.price import price
@@ -242,7 +242,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     if setting.training.traits.dtensor and kind.name != "only":
         # Forward and backward each take a chunk's messages in and hand its own on, but at the model's ends.
         ends = (1.0 if kind.embedding else 0.0) + (1.0 if kind.head else 0.0)
-        each_s = (2.0 * setting.virtual_stages - ends) * stage_message_s(e)
+        each_s = (2.0 * setting.virtual_stages - ends) * p2p_batch_s(e)
         forward_s, backward_s = forward_s + each_s, backward_s + each_s
     slowest = slowest_rank(setting.training, setting.cluster.chips / _waiting_stages(setting), e)
     part = replace(
@@ -250,6 +250,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         host_forward_s=slowest * (part.host_forward_s + forward_s),
         host_backward_s=slowest * (part.host_backward_s + backward_s),
         read_host_s=slowest * part.read_host_s,
+        sent_after_s=slowest * part.sent_after_s,
     )
     in_a_row = micro_batches_in_a_row(setting)
     found = stage_pass(part, e, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)

@@ -33,9 +33,16 @@ UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
 MEASURED_IN = re.compile(r"measured (\d{4}-\d\d)", re.I)
-NEWEST_UNTIL = {"pytorch-eager": ("pytorch-1.10", "2022-03"), "torchtitan": ("torchtitan-2024", "2025-04")}
+NEWEST_UNTIL = {
+    "pytorch-eager": ("pytorch-1.10", "2022-03"),
+    "trainer": ("trainer-2022", "2022-03"),
+    "torchtitan": ("torchtitan-2024", "2025-04"),
+}
 """What a framework was until a month: that of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022), and
 of torchtitan's compiled loss (2 April 2025)."""
+OWN_TRAINERS = {"huggingface/transformers": "trainer"}
+"""Projects whose pages tell of steps of their own trainer, which their tables call by what is below it."""
+NOTED_TRANSFORMERS = re.compile(r"\b(?:HF|Hugging Face) transformers\b", re.I)
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -65,6 +72,12 @@ def plan_and_training(
         return int(value)
 
     framework = cells.get("framework") or "pytorch-eager"
+    if framework == "pytorch-eager" and (own := OWN_TRAINERS.get(cells.get("source", "").partition(" ")[0])):
+        framework = own
+        assumptions.append(f"framework = {own} (whose pages the row is from)")
+    elif framework == "pytorch-eager" and NOTED_TRANSFORMERS.search(cells.get("notes", "")):
+        framework = "transformers"
+        assumptions.append("framework = transformers (as the notes say)")
     older, month = NEWEST_UNTIL.get(framework, ("", ""))
     if _measured_before(cells, month):
         framework = older
@@ -142,6 +155,11 @@ def plan_and_training(
     if newer and narrow and (known_experts(cells.get("model", "")) or number(cells.get("experts", ""))):
         training["experts"] = "fused"
         assumptions.append("experts = fused (in Megatron's recipes for Blackwell since NeMo 26.06)")
+    known = model_of(cells.get("model", ""))
+    usual = dict(published.variants).get(known.name if known else "")
+    if usual and not STATED_ARGUMENTS.search(cells.get("notes", "")):
+        training["framework"] = usual
+        assumptions.append(f"framework = {usual} ({software.label}'s recipe for this model)")
     return plan, training
 
 

@@ -152,6 +152,10 @@ const OF_KINDS = [
     name: "host probed",
     says: "Predicted by a calibration for which launches of the step's own host were timed.",
   },
+  {
+    name: "kernels met",
+    says: "One device that no host keeps waiting, of a chip whose like several sources measured: little but its kernels can be off.",
+  },
   { name: "chip not met", says: "No source of measurements, or one alone, has measured the step's chip." },
   {
     name: "by its probes",

@@ -28,6 +28,7 @@ from estimator.cost.host import (
     recorded_launch_s,
     running_again_s,
     scattered_s,
+    sent_s,
     sharded_modules_s,
     slowest_rank,
     split_products_s,
@@ -196,6 +197,13 @@ def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_z
     assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
 
 
+def test_a_host_sends_rows_to_other_ranks_experts():
+    e = flawless(host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0)
+    eager = Training(seq_len=1, global_batch=1)
+    assert (sent_s(eager, 2, 5.0, e), sent_s(eager, 1, 5.0, e)) == (5 * 3.0, 0)
+    assert sent_s(Training(seq_len=1, global_batch=1, framework="megatron"), 2, 5.0, e) == 0
+
+
 def test_put_off_weight_gradients_start_autograd_for_each_product():
     e = flawless(host_put_off_s=2.0)
     eager = Training(seq_len=1, global_batch=1)
@@ -243,6 +251,20 @@ def test_what_checkpointing_takes_the_host_is_as_measured():
     assert len(off) == 16
     assert abs(statistics.median(off)) < 0.1
     assert statistics.fmean(abs(one) for one in off) < 0.25, "without hooks and regions 0.9"
+
+
+def test_reentrant_regions_pack_nothing_and_forward_does_not_record_them():
+    host = flawless(host_forward_s=2.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.75,
+                    host_region_ops=30.0, host_region_backward_ops=40.0, host_packed_ops=1.0,
+                    host_packed_backward_ops=3.0)  # fmt: skip
+
+    def found(framework: str) -> tuple[float, float]:
+        return running_again_s(Training(seq_len=1, global_batch=1, framework=framework), 5.0, 100.0, host)
+
+    assert found("pytorch-eager") == (5 * 30 + 100, 5 * 40 + 300)
+    for framework in ("pytorch-1.10", "transformers", "trainer", "trainer-2022"):
+        assert found(framework) == (5 * 30 - 100 * 2 * 0.25, 5 * 40)
+    assert found("pytorch-compile") == found("megatron") == (0, 0)
 
 
 def _block(row: dict[str, Any], recompute: str) -> Work:

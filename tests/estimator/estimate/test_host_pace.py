@@ -5,18 +5,25 @@ from __future__ import annotations
 import pytest
 
 from estimator.cost.efficiency import efficiencies
+from estimator.cost.host import slowest_of
 from estimator.estimate.host_pace import FACTORS, at_pace, over_paces, pace_factor, read_off
 
 
 def test_the_pace_beside_a_step_is_the_mean_over_ranks_steps_and_threads():
-    own = {"host_paces_by_rank_s": [[3e-6, 6e-6], [3e-6, 4e-6]]}
+    own = {"host_paces_by_rank_s": [[3e-6, 5e-6], [3e-6, 5e-6]]}
     assert pace_factor(own, 4e-6) == pytest.approx(1.0)
-    both = own | {"host_backward_paces_by_rank_s": [[6e-6, 6e-6], [6e-6, 10e-6]]}
+    both = own | {"host_backward_paces_by_rank_s": [[6e-6, 8e-6], [6e-6, 8e-6]]}
     assert pace_factor(both, 4e-6, 5e-6) == pytest.approx((1.0 + 1.4) / 2)
     assert pace_factor(both, 4e-6) == pytest.approx(1.0), "what was not calibrated tells nothing"
     assert pace_factor({"host_paces_s": [3e-6, 5e-6]}, 4e-6) == pytest.approx(1.0), (
         "older results have the first rank's"
     )
+
+
+def test_a_rank_that_stays_slow_keeps_the_others_waiting():
+    apart = {"host_paces_by_rank_s": [[3e-6], [6e-6]]}
+    assert pace_factor(apart, 4e-6) == pytest.approx(1.5 / slowest_of(2, efficiencies("default")))
+    assert pace_factor({"host_paces_by_rank_s": [[4.5e-6], [5e-6]]}, 4e-6) == pytest.approx(4.75 / 4), "near enough"
 
 
 def test_a_thread_that_was_interrupted_is_no_slower_than_a_busy_neighbour_makes_it():

@@ -10,6 +10,7 @@ import pytest
 from estimator.cost.efficiency import Range, efficiencies, probes_host
 from estimator.estimate.estimate import estimate
 from estimator.estimate.residual import (
+    KERNELS,
     PROBED,
     STRUCTURE,
     UNMET,
@@ -49,6 +50,23 @@ def test_kinds_of_steps(plan, training, host_share, kind):
     assert kind_of(one, host_share, probed=True) == f"{kind}, {PROBED}, {UNMET}"
 
 
+@pytest.mark.parametrize(
+    ("chip", "plan", "training", "host_share", "met"),
+    [
+        ("h200-sxm", {}, {}, 0.1, True),
+        ("h200-sxm", {}, {}, 0.5, True),
+        ("h200-sxm", {}, {}, 1.5, False),
+        ("h200-sxm", {}, {"compile": True}, 0.1, False),
+        ("h200-sxm", {"dp": 2}, {}, 0.1, False),
+        ("h100-sxm", {}, {}, 0.1, False),
+    ],
+)
+def test_kernels_are_met_on_one_device_that_no_host_keeps_waiting(chip, plan, training, host_share, met):
+    one = scenario(LLAMA, plan=plan, global_batch=8, **training)
+    one = replace(one, cluster=replace(one.cluster, chip=catalog.chip(chip)))
+    assert (KERNELS in kind_of(one, host_share).split(", ")) is met
+
+
 def test_a_program_is_judged_by_its_chip_its_ranks_and_its_waiting_for_the_host():
     assert kind_of_program("h100-sxm", 1, 0.0) == "one device"
     assert kind_of_program("h100-sxm", 1, 0.05) == "one device, host near"
@@ -78,11 +96,12 @@ def test_what_is_known_makes_sense_and_says_where_it_is_from():
     known = residuals()
     assert set(known.time.words) == set(WORDS)
     assert 0.4 < known.time.words[PROBED] < 1, "a host that was probed is known better"
-    assert all(1 <= factor < 4 for word, factor in known.time.words.items() if word != PROBED)
+    assert 0.4 < known.time.words[KERNELS] < 1, "and kernels that were met"
+    assert all(1 <= factor < 4 for word, factor in known.time.words.items() if word not in (PROBED, KERNELS))
     assert 0.05 < known.time.spread < 0.5
     assert 0 < known.time.power <= 1
     assert 0.005 < known.memory.spread < 0.2
-    assert known.met <= {entry.key for entry in catalog.entries("chips")}
+    assert known.kernels_met <= known.met <= {entry.key for entry in catalog.entries("chips")}
     assert " times of " in known.time.source
     assert " peaks of " in known.memory.source
 

@@ -36,6 +36,15 @@ def test_kept_are_the_stream_once_and_the_latents_before_and_after_their_norms()
     assert kept(ops_of({"tp": 4, "sequence_parallel": True})) == found / 4
 
 
+def test_what_turns_queries_and_keys_op_by_op_is_plain_pytorch():
+    ops = named(ops_of(framework="megatron-unfused"))
+    assert {name: op.plain for name, op in ops.items() if op.plain} == {
+        "q, k assembly": 29 - ops["rotary positions"].launches - 1,
+        "q, k assembly gradient": 23 - ops["rotary positions gradient"].launches - 1,
+    }
+    assert not any(op.plain for op in ops_of(framework="megatron"))
+
+
 def test_queries_and_keys_are_written_with_both_parts():
     ops = named(ops_of())
     assert ops["q, k assembly"].bytes == 4 * 128 * 2 * 16 * 48

@@ -126,6 +126,21 @@ def test_the_router_is_not_multiplied_in_fp8():
     assert ops["expert down projection"].precision == ops["shared down projection"].precision == "fp8"
 
 
+@pytest.mark.parametrize(("model", "forward", "backward"), [(MIXTRAL, 35, 10), (DEEPSEEK, 54, 24)])
+def test_routing_that_is_not_fused_is_kernels_of_plain_pytorch_and_exchanges(model, forward, backward):
+    def plain(framework, **plan):
+        ops = ops_of(model, plan, framework=framework)
+        listed = {op.name: op.launches for op in ops if op.name.startswith("router scores")}
+        return {op.name: op.plain + listed[op.name] for op in ops if op.plain}
+
+    one, two = (plain("megatron-unfused", **plan) for plan in ({}, {"dp": 2, "ep": 2}))
+    assert plain("megatron") == {}
+    assert one == {"router scores": forward, "router scores gradient": backward}
+    # Rows, their weights, results and how many each rank sends; back all but the last.
+    more = {name: two[name] - one[name] for name in one}
+    assert more == pytest.approx(dict(zip(one, (4 * moe.EXCHANGE_KERNELS, 3 * moe.EXCHANGE_KERNELS), strict=True)))
+
+
 def test_a_gate_scales_shared_experts():
     ops = named(ops_of({**DEEPSEEK, "shared_expert_gate": True}))
     assert ops["shared gate"].flops == 2 * 128 * 256

@@ -24,6 +24,24 @@ def adamw(framework: str, **training) -> Op:
     return op
 
 
+def test_gradients_are_unscaled_and_clipped_before_an_update_that_does_neither():
+    def before(framework: str, **training) -> dict[str, tuple[float, float]]:
+        d = rank_sizes(scenario(GPT, framework=framework, **training))
+        ops = optimizer(d.training, d.widths, 1e6, 10.0, multi_tensor=d.training.updates_together(cpu=False))
+        return {op.name: (op.bytes, op.launches) for op in ops[:-1]}
+
+    together = pytest.approx(1, abs=0.1)
+    assert before("pytorch-eager") == before("megatron", precision="fp16-amp") == before("ideal") == {}
+    # Read and written in fp32; the norm reads, the scaling reads and writes.
+    assert before("pytorch-eager", precision="fp16-amp") == {"loss scale": (8e6, together)}
+    assert before("trainer") == {"gradient norm": (2e6, together), "gradient clipping": (4e6, together)}
+    assert before("trainer-2022", precision="fp16-amp") == {
+        "loss scale": (8e6, together),
+        "gradient norm": (4e6, 10.0),
+        "gradient clipping": (8e6, 10.0),
+    }
+
+
 def test_the_optimizer_moves_what_its_kernels_touch():
     # Foreach AdamW in bf16: 20 accesses of 2 bytes. One fused pass: parameter, gradient, two moments in; all but the
     # gradient out. Megatron: fp32 master, two moments and gradient in, three out, 2-byte copy, norm and scale.

@@ -7,7 +7,7 @@ from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.scenario import catalog
 from estimator.scenario.scenario import scenario_from_json
 from estimator.schedule.data_overlap import data_parallel
-from tests.estimator.examples import Built, built
+from tests.estimator.examples import MIXTRAL, Built, built, scenario
 
 E = efficiencies("hopper")
 
@@ -50,6 +50,21 @@ def test_copies_show_however_much_of_the_exchange_is_hidden():
     (whole,) = first_stage(dp=4, overlap=False)
     assert whole.exposed_s == whole.seconds == found.seconds
     assert found.copies_exposed_s == whole.copies_exposed_s
+
+
+def test_parameters_gathered_behind_a_router_that_the_host_waits_for_are_not_hidden():
+    def gathers(experts: str) -> dict[str, PricedMessage]:
+        model = {**MIXTRAL, "hidden": 1024, "ffn": 4096, "moe_ffn": 4096}
+        one = built(scenario(model, plan={"dp": 2, "sharding": "fsdp"}, experts=experts, seq_len=4096), E)
+        setting = one.setting
+        found = data_parallel(setting.shard, setting.kinds[0], one.passes[0], setting.plan, setting.groups, 1.0,
+                              setting.cluster, E)  # fmt: skip
+        return {each.message.name: each for each in found if each.message.axis == "dp"}
+
+    loop, grouped = gathers("loop"), gathers("grouped")
+    first, again = (f"parameter gather ({phase})" for phase in ("forward", "backward"))
+    assert loop[first].exposed_s == loop[first].seconds > grouped[first].exposed_s
+    assert loop[again].exposed_s < loop[again].seconds, "its parameters are known in backward"
 
 
 def test_gradients_that_change_their_type_are_copied_by_elements():

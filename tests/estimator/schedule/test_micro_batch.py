@@ -6,9 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimator.communication.context import context_messages
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work, work_of
-from estimator.cost.host import DTENSOR_NORM_KERNELS
+from estimator.cost.host import (
+    BIAS_PRODUCTS,
+    NORM_KERNEL_PRODUCTS,
+    NORM_PRODUCTS,
+    P2P_LAUNCHES,
+    SENT_AFTER_OPS,
+    SENT_OPS,
+)
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.training import Training
@@ -57,6 +65,17 @@ def test_plain_pytorch_goes_through_views_as_through_kernels():
         assert part_of(replace(WORK, views=views), [], other, host) == part_of(WORK, [], other, host)
 
 
+def test_kernels_of_plain_pytorch_cost_any_framework_what_they_cost_there():
+    megatron = replace(EAGER, framework="megatron")
+    plain = {"forward": 5.0, "recomputed": 6.0, "input": 1.0, "weight": 4.0}
+    found, without = (part_of(work, [], megatron, HOST) for work in (replace(WORK, plain=plain), WORK))
+    assert found.host_forward_s == without.host_forward_s + 5 * HOST.host_forward_s
+    more_s = 6 * HOST.host_forward_s + 5 * HOST.host_backward_s
+    assert found.host_backward_s == without.host_backward_s + more_s
+    assert found.launches_forward == without.launches_forward + 5
+    assert found.launches_backward == without.launches_backward + 11
+
+
 def test_products_of_sizes_that_a_router_chose_keep_the_host_longer():
     new = replace(WORK, new_s={"forward": 7.0, "backward": 9.0})
     found, plain = (part_of(work, [], EAGER, HOST) for work in (new, WORK))
@@ -72,9 +91,15 @@ def test_a_host_that_waits_for_a_router_has_no_lead():
     read = part_of(work, [], loop, HOST)
     assert (read.reads, read.read_host_s, read.read_device_s) == (1.0, 12.0, 3.0)
     assert part_of(work, [], grouped, HOST).reads == 0.0, "its host need not know how many rows there are"
-    sent = replace(message("forward", count=2.0, host=2.0), axis="ep")
+    sent = replace(message("forward", count=2.0), axis="ep", sized=2.0)
     away = part_of(work, [sent], grouped, HOST)
     assert away.reads == 1.0
+    sends = replace(HOST, host_forward_s=0.0)
+    assert part_of(work, [sent], grouped, sends).host_forward_s == part_of(work, [], grouped, sends).host_forward_s
+    for way, ops in SENT_OPS.items():
+        found = [getattr(part_of(work, messages, grouped, HOST), f"host_{way}_s") for messages in ([sent], [])]
+        assert found[0] - found[1] == ops, "beside what blocks in the exchange, which is nothing here"
+    assert away.sent_after_s == SENT_AFTER_OPS
     priced = with_messages(away, [PricedMessage(message=sent, ranks=2, seconds=9.0, exposed_s=4.0)])
     assert priced.read_device_s == 3.0 + 4.0
     # The device, which takes 15 in all, waits 12 − 3 for the experts whatever it did before, and the host 12.
@@ -105,6 +130,14 @@ def test_kernels_that_add_gradients_run_while_the_host_is_late():
     assert (ahead.lead_s, ahead.window_backward_s) == (2.0 + 20.0 - 9.0, 9.0)
 
 
+def test_pytorchs_host_launches_each_batch_of_sends_and_receives():
+    launch = flawless(host_launch_s=1.0)
+    ring = replace(message("backward", count=3.0), kind="p2p", batches=2.0)
+    found = part_of(WORK, [ring, message("backward", count=5.0)], EAGER, launch)
+    assert (found.host_forward_s, found.host_backward_s) == (0.0, 3 * 2 * P2P_LAUNCHES)
+    assert part_of(WORK, [ring], replace(EAGER, framework="megatron"), launch).host_backward_s == 0.0
+
+
 def test_collectives_cost_the_host_as_often_as_they_run():
     found = part_of(WORK, [message("forward", count=3.0, host=4.0), message("backward", count=2.0)], EAGER, HOST)
     # Three blocking collectives wait for the slowest of four ranks; one rank alone waits for nobody.
@@ -125,14 +158,15 @@ def test_products_that_are_recomputed_go_through_dtensor_once_more():
 def test_norms_of_a_split_sequence_go_through_dtensor():
     host = replace(HOST, host_dtensor_s=6.0)
     scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")
-    plain = part_of(WORK, [replace(scatter, kind="all-reduce")], EAGER, host)
-    for training, each in ((EAGER, 6.0 / DTENSOR_NORM_KERNELS), (replace(EAGER, framework="megatron"), 0.0)):
-        found = part_of(WORK, [scatter], training, host)
-        if each:
-            assert found.host_forward_s == pytest.approx(plain.host_forward_s + 1 * each)
-            assert found.host_backward_s == pytest.approx(plain.host_backward_s + 3 * each)
-        else:
-            assert found == part_of(WORK, [replace(scatter, kind="all-reduce")], training, host)
+    work = replace(WORK, norms=2.0)
+    found, plain = (part_of(work, [one], EAGER, host) for one in (scatter, replace(scatter, kind="all-reduce")))
+    norms, kernel = 2 * NORM_PRODUCTS, NORM_KERNEL_PRODUCTS
+    assert found.host_forward_s == pytest.approx(plain.host_forward_s + 6.0 * (norms + 1 * kernel))
+    assert found.host_backward_s == pytest.approx(plain.host_backward_s + 6.0 * (norms + 3 * kernel))
+    megatron = replace(EAGER, framework="megatron")
+    assert part_of(work, [scatter], megatron, host) == part_of(
+        work, [replace(scatter, kind="all-reduce")], megatron, host
+    )
 
 
 def test_what_shows_of_priced_messages_stands_in_line():
@@ -266,6 +300,14 @@ def test_all_stages_together():
     assert total.seconds == 2 + 3 * 8 + 4
 
 
+def test_a_bias_takes_dtensor_nearly_half_a_product():
+    host = replace(HOST, host_dtensor_s=6.0)
+    sums = message("forward", count=1.0, host=2.0)
+    plain, biased = (part_of(replace(WORK, products=4.0, biased=n), [sums], EAGER, host) for n in (0.0, 4.0))
+    assert biased.host_forward_s - plain.host_forward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
+    assert biased.host_backward_s - plain.host_backward_s == pytest.approx(4 * BIAS_PRODUCTS * 6.0)
+
+
 def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():
     regions = {"host_region_ops": 30.0, "host_region_backward_ops": 40.0, "host_packed_ops": 1.0,
                "host_packed_backward_ops": 3.0}  # fmt: skip
@@ -286,3 +328,18 @@ def test_regions_are_of_all_blocks_that_one_checkpoint_takes_together():
     assert regions() == [0.0]
     assert regions(recompute="full") == regions(recompute="selective") == [1.0]
     assert regions(recompute="full", recompute_every=2) == [0.5]
+
+
+@pytest.mark.parametrize(("cp_kind", "forward"), [("ulysses", 4.0), ("ring", 1.0), ("all-gather", 1.0)])
+def test_what_ranks_of_a_sequence_exchange_is_handed_over_by_the_host(cp_kind, forward):
+    def handed(cp: int) -> float:
+        sent = context_messages(
+            cp_kind=cp_kind, cp=cp, tokens=8, query_width=8, key_width=8, value_width=8, output_width=8,
+            element_bytes=2.0,
+        )  # fmt: skip
+        host = replace(HOST, host_launch_s=3.0)
+        more, none = (part_of(WORK, messages, EAGER, host) for messages in (sent, []))
+        return (more.host_forward_s - none.host_forward_s) / (P2P_LAUNCHES * 3.0)
+
+    assert handed(2) == forward
+    assert handed(1) == 0.0

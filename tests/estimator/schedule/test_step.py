@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import SCATTER_LAUNCHES
+from estimator.cost.host import P2P_LAUNCHES, SCATTER_LAUNCHES, SENT_AFTER_OPS
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -17,7 +17,7 @@ from estimator.scenario.breakdown import CATEGORIES, PHASES
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.schedule.schedules import held_up_s
-from tests.estimator.examples import GPT, LLAMA, Built, built, document, flawless, scenario
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, Built, built, document, flawless, scenario
 
 COUNT = parameters(scenario(LLAMA).model)
 GRADIENTS = 2 * COUNT
@@ -130,6 +130,22 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
     assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
 
 
+def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():
+    e = flawless(host_forward_s=1e-6, **ALIKE)
+    away, here = (
+        built(scenario(MIXTRAL, plan={"dp": 2, "ep": ep}, experts="grouped", global_batch=4), e) for ep in (2, 1)
+    )
+    assert (away.passes[0].part.reads, here.passes[0].part.reads) == (4, 0), "once a block"
+    assert away.passes[0].wait_forward_s >= 4 * SENT_AFTER_OPS * 1e-6
+    megatron = built(scenario(MIXTRAL, plan={"dp": 2, "ep": 2}, framework="megatron", global_batch=4), e)
+    assert megatron.passes[0].part.reads == 0
+
+
+def test_a_rings_host_launches_keys_forward_and_gradients_as_well_backward():
+    one = built(scenario(LLAMA, plan={"cp": 4}), flawless(host_launch_s=1.0)).passes[0].part
+    assert (one.host_forward_s, one.host_backward_s) == (4 * 3 * P2P_LAUNCHES, 4 * 2 * 3 * P2P_LAUNCHES)
+
+
 def test_the_first_stage_puts_no_weight_gradient_off():
     e = flawless(host_put_off_s=1.0)
     for schedule, first in (("zero-bubble", 0), ("zero-bubble-v", (14 + 1) / 2)):
@@ -148,7 +164,7 @@ def test_the_host_launches_each_message_between_pytorchs_stages(schedule, chunks
     model = {**LLAMA, "layers": 8}
     one = built(scenario(model, plan=plan, global_batch=8), flawless(host_launch_s=1.0))
     for way in ("host_forward_s", "host_backward_s"):
-        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([16 * n for n in messages])
+        assert [getattr(each.part, way) for each in one.passes] == pytest.approx([P2P_LAUNCHES * n for n in messages])
     megatron = built(scenario(model, plan=plan, global_batch=8, framework="megatron"), flawless(host_launch_s=1.0))
     assert [each.part.host_forward_s for each in megatron.passes] == [0, 0, 0]
 

@@ -73,6 +73,11 @@ def test_software_is_of_the_month_that_a_row_was_measured_in():
     assert read(**bert, source="docs (commit 1; measured 2022-01)").training.framework == "pytorch-1.10"
     assert read(**bert, source="docs (measured 2022-03)").training.framework == "pytorch-eager"
     assert read(framework="megatron", source="docs (measured 2022-01)").training.framework == "megatron"
+    assert read(**bert, notes="HF transformers model; steady state").training.framework == "transformers"
+    pages = "huggingface/transformers docs/perf.md (measured {})"
+    assert read(**bert, source=pages.format("2022-01")).training.framework == "trainer-2022"
+    assert read(**bert, source=pages.format("2022-03")).training.framework == "trainer"
+    assert read(**{**bert, "framework": "megatron"}, source=pages).training.framework == "megatron"
     assert read(framework="torchtitan", notes="measured 2024-12").training.framework == "torchtitan-2024"
     assert read(framework="torchtitan", notes="measured 2025-06").training.framework == "torchtitan"
 
@@ -142,6 +147,8 @@ def test_a_recipe_for_a_model_sets_its_optimizer_and_another_stays_possible():
     assert usual.scenario.training.optimizer == "adamw-bf16"
     assert any("optimizer = adamw-bf16 (Megatron's recipe" in text for text in usual.assumptions)
     assert [one.training.optimizer for one in usual.other_moments] == ["adamw"]
+    assert usual.scenario.training.framework == "megatron-unfused"
+    assert scenario_of_row({**moonlight, "notes": TOLD}).scenario.training.framework == "megatron"
     for stated in ({"optimizer": "adamw"}, {"notes": TOLD}):
         other = scenario_of_row({**moonlight, **stated})
         assert (other.scenario.training.optimizer, other.other_moments) == ("adamw", ())

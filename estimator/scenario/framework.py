@@ -232,7 +232,7 @@ FRAMEWORKS = {
         published=PublishedDefaults(micro_batches_as_stages=True),
     ),
     "megatron": _MEGATRON,
-    "megatron-unfused": replace(_MEGATRON, label="Megatron, routing not fused", routes_op_by_op=True),
+    "megatron-unfused": replace(_MEGATRON, label="Megatron (routing not fused)", routes_op_by_op=True),
     "xla": Framework(
         label="XLA (JAX)",
         pads_products=True,

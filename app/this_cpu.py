@@ -28,7 +28,6 @@ from runners.processor import cpu_cores, cpu_name
 LABEL = "This CPU"
 LEAST_SHARE_FRAC = 0.5
 """Peaks measured with less of the CPU than this are measured again: half is where another program has as much."""
-ALIASES = ("this-cpu",)
 _log = logging.getLogger("headroom")
 
 
@@ -178,7 +177,9 @@ class ThisCpu:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
-        entry = catalog.CatalogEntry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
+        entry = catalog.CatalogEntry(
+            key=catalog.THIS_CPU, label=label, value=chip, aliases=catalog.THIS_CPU_ALIASES, sources=sources
+        )
         catalog.add("chips", entry)
         self.share_frac = share_frac
         self.state, self.message = "ready", ""
@@ -191,4 +192,4 @@ def _share_frac(document: Any) -> float:
 def wants_cpu(scenario_json: object) -> bool:
     cluster = scenario_json.get("cluster") if isinstance(scenario_json, Mapping) else None
     chip = cluster.get("chip") if isinstance(cluster, Mapping) else cluster
-    return isinstance(chip, str) and chip.strip().lower().replace(" ", "-") in (catalog.THIS_CPU, "this-cpu")
+    return isinstance(chip, str) and catalog.is_this_cpu(chip)

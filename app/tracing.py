@@ -33,23 +33,23 @@ class Turns:
     """One trace at a time, in the order in which they came; ``ticket``: by what one that waits asks after itself."""
 
     def __init__(self) -> None:
-        self._slot = asyncio.Semaphore(1)
-        self._line: list[list[str]] = []
+        self._slot = asyncio.Lock()
+        self._line: dict[object, str] = {}
 
     @contextlib.asynccontextmanager
     async def turn(self, ticket: str = "") -> AsyncIterator[None]:
         """Wait for the slot and hold it; who leaves before has not waited."""
-        entry = [ticket]
-        self._line.append(entry)
+        entry = object()
+        self._line[entry] = ticket
         try:
             async with self._slot:
                 yield
         finally:
-            self._line[:] = [one for one in self._line if one is not entry]
+            del self._line[entry]
 
     def before(self, ticket: str) -> int | None:
         """How many come before one of that ticket: 0 while it is traced, None where none is in the line."""
-        return next((at for at, (one,) in enumerate(self._line) if one == ticket), None)
+        return next((at for at, one in enumerate(self._line.values()) if one == ticket), None)
 
 
 def trace_command(flags: Sequence[str], out: Path, quiet: bool = False) -> list[str]:

@@ -122,7 +122,9 @@ def predicted(entry: Entry, ops: Path, chip: str, e: Efficiencies, folder: Path)
         "measured_before": (folder / f"{entry.name}.json").exists(),
         "host_pace_s": e.host_pace_s,
         "host_backward_pace_s": e.host_backward_pace_s,
-        "over_paces_s": over_paces(lambda e: estimate_op_list(found, cluster, e, interval=False).step_time_s, e),
+        "over_paces_s": over_paces(
+            lambda paced: estimate_op_list(found, cluster, paced, interval=False).step_time_s, e
+        ),
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, spread_frac, with_constants
 from estimator.calibration.points import Point
-from estimator.cost.efficiency import efficiencies, tiles
+from estimator.cost.efficiency import Range, efficiencies, tiles
 from estimator.operations.op import gemm
 from estimator.operations.torch_kernels import LAYER_NORM_ROWS, WARP_ROW, norm_rows
 from estimator.scenario import catalog
@@ -85,10 +85,10 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
                          fewest=1 if kind == "softmax" else FEWEST)  # fmt: skip
             if found:
                 each = [min(share / memory[0], 1.0) for share in found[:3]]
+                family = efficiencies(BASES.get(chip.name, "default")).ranges[name]
                 if found[3] < FEWEST:
-                    each = as_wide_as_the_family(name, each[0], chip)
-                unit = efficiencies(BASES.get(chip.name, "default")).ranges[name].unit
-                lines.append(entry(name, each[0], each[1:3], unit, f"{source}: {counted(found[3], 'kernel')}"))
+                    each = as_wide_as(family, each[0])
+                lines.append(entry(name, each[0], each[1:3], family.unit, f"{source}: {counted(found[3], 'kernel')}"))
     lines += ["", "[tables.gemm_vector_tiles]"]
     for name, column in zip(("rows", "columns", "rate"), zip(*table_of_tiles, strict=True), strict=True):
         lines.append(f"{name} = [{', '.join(f'{one:.3g}' for one in column)}]")
@@ -96,9 +96,8 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
     return "\n".join(lines) + "\n"
 
 
-def as_wide_as_the_family(name: str, value: float, chip: Chip) -> list[float]:
+def as_wide_as(family: Range, value: float) -> list[float]:
     """A value that few kernels give, and ends as far from it as the lower one of its family's range is."""
-    family = efficiencies(BASES.get(chip.name, "default")).ranges[name]
     reach = family.low / family.value
     return [value, value * reach, min(value / reach, 1.0)]
 

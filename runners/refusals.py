@@ -166,12 +166,14 @@ def refusals(
     if training.attention == "flash" and cuda and model.value_dim != model.dim:
         message = f"the flash kernel takes values as wide as keys, {model.dim}, not {model.value_dim}"
         refuse("training.attention", message, "Choose sdpa.")
-    if options.graph and model.experts and not (options.experts == "grouped" or training.fused):
+    experts = training.experts if options.experts == "default" else options.experts
+    if options.graph and model.experts and not (experts == "grouped" or training.fused):
         message = "the host waits for the numbers of tokens of each expert"
         refuse("options.graph", message, "Set options.experts to grouped.")
-    if model.experts and options.experts == "grouped" and cuda and training.precision in ("fp32", "tf32"):
+    if model.experts and experts == "grouped" and cuda and training.precision in ("fp32", "tf32"):
         message = f"grouped products on a GPU take numbers of two bytes, not {training.precision}"
-        refuse("options.experts", message, "Choose loop, or precision bf16 or bf16-amp.")
+        where = "training.experts" if options.experts == "default" else "options.experts"
+        refuse(where, message, "Choose loop, or precision bf16 or bf16-amp.")
     if options.graph and not cuda:
         refuse("options.graph", "CUDA graphs need a GPU", "Leave graph out, or choose device cuda.")
     if options.graph and world_size > 1:

@@ -20,12 +20,12 @@ import torch
 import torch.distributed as dist
 
 from estimator.scenario.codec import encode
-from estimator.scenario.measurement import Kernel, Measurement, Warning
+from estimator.scenario.measurement import Kernel, Measurement, Warning, as_asked
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text
 from runners.benchmarks import program_step
-from runners.benchmarks.step import Timed, as_asked, blank_of, cannot, out_of_memory, prepared, profiled, timed
+from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
 from runners.guard import heartbeat
 from runners.job import Job, read_measurement, write_measurement
 from runners.options import StepOptions, options_of
@@ -184,7 +184,7 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
 
 def _of_scenario(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
     options: StepOptions = options_of("step", entry.options)
-    scenario = as_asked(scenario_from_json(entry.scenario), options)
+    scenario = scenario_from_json(as_asked(entry.scenario, entry.options))
     if problems := cannot(scenario, ranks, options):
         raise InputProblems(problems)
     return blank_of(scenario, ranks, entry.name), partial(prepared, scenario, ranks, job.seed, options)

@@ -60,16 +60,16 @@ def prepare(
     *,
     mode: str = "step",
     graph: bool = False,
-    experts: str = "default",
 ) -> Trainer:
     """Build model, data and optimizer on this rank's device; parameters are equal on all ranks, data are not.
 
     ``mode`` says how much of a step runs: forward (which keeps nothing for a backward), forward-backward, or step.
-    ``graph`` is for ``capture`` later. ``experts`` says how experts run, by default one after another unless compiled.
+    ``graph`` is for ``capture`` later. Experts run as ``training.experts`` says, by default one after another unless
+    compiled.
     """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
-    way = ("grouped" if training.fused else "loop") if experts == "default" else experts
+    way = ("grouped" if training.fused else "loop") if training.experts == "default" else training.experts
     if ranks.world_size > 1 and not is_plain(plan):
         return _under_plan(scenario, ranks, seed, mode=mode, way=way)
     torch.manual_seed(seed)

@@ -89,8 +89,6 @@ class OpListDocument(TypedDict):
     signatures: list[dict[str, Any]]
 
 
-CHIP_REMEDY = 'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
-LINK_REMEDY = "Give a name of the catalogue, or a link's fields as JSON."
 MOST_LISTED = 100_000
 MOST_ROWS = 5000
 """Some seconds of estimates, were each row another scenario."""
@@ -214,8 +212,8 @@ def get_what_if(
     }
     ops = _ops(measurement_id, context)
     with fields_named(_parameter_of):
-        laying = laying_of(plan, micro_batches, split or (), _asked(link, link_from_json))
-        return json_response(what_if(ops, change or [], _asked(chip, chip_from_json), laying, measured))
+        laying = laying_of(plan, micro_batches, split or (), _asked(link, "link", link_from_json))
+        return json_response(what_if(ops, change or [], _asked(chip, "chip", chip_from_json), laying, measured))
 
 
 @router.get("/api/measurements/{measurement_id}/timeline")
@@ -260,7 +258,7 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
         return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
     try:
-        name = _asked(chip, chip_from_json) or chip_of(measurement)
+        name = _asked(chip, "chip", chip_from_json) or chip_of(measurement)
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
         table = predicted_table(measurement, name, measured)
         if isinstance(name, str) and (doubt := context.cpu.doubts().get(name)):
@@ -272,17 +270,15 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str
         return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
 
 
-def _asked(given: str, read: Callable[[object], T]) -> str | T:
-    """A chip or link that an address gives: its name, or what ``read`` makes of its fields."""
+def _asked(given: str, field: str, read: Callable[[object], T]) -> str | T:
+    """A chip or link that an address gives as ``field``: its name, or what ``read`` makes of its fields."""
     if not given.lstrip().startswith("{"):
         return given
     try:
         return read(msgspec.json.decode(given))
     except msgspec.DecodeError as error:
-        field = "chip" if read is chip_from_json else "link"
-        raise InputProblems(
-            [Problem(field=field, message=str(error), remedy=CHIP_REMEDY if field == "chip" else LINK_REMEDY)]
-        ) from None
+        remedy = f"Give a name of the catalogue, or a {field}'s fields as JSON."
+        raise InputProblems([Problem(field=field, message=str(error), remedy=remedy)]) from None
 
 
 def whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:

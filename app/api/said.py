@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import ANSWERS, SCENARIO, GivenAnswers, GivenScenario
-from app.api.measurements import CHIP_REMEDY, Beside, found_measurement, whole
+from app.api.measurements import Beside, found_measurement, whole
 from app.context import Context, Ctx
 from app.errors import Refused
 from estimator.scenario import catalog
@@ -28,6 +28,8 @@ from estimator.validation.predicted_rows.said_scenario import READ, answered, sa
 from estimator.validation.spellings import gpu_of_row
 
 router = APIRouter()
+
+CHIP_REMEDY = 'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
 
 
 class GivenDevice(TypedDict):

@@ -26,7 +26,7 @@ from estimator.estimate.host_pace import Curve, over_paces, pace_factor, read_of
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.hardware import Cluster
-from estimator.scenario.measurement import step_time_s
+from estimator.scenario.measurement import as_asked, step_time_s
 from estimator.scenario.op_list import OpList
 from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
@@ -143,7 +143,7 @@ def _predicted(
             remedy = "Leave it out, or change the scenario."
             raise InputProblems([Problem(field="--plan", message="is of lists; a scenario has its own", remedy=remedy)])
         if entry.scenario:
-            scenario = scenario_from_json(_scenario_of(entry))
+            scenario = scenario_from_json(as_asked(entry.scenario, entry.options))
             one = _prediction(entry.name, estimate(scenario, efficiencies), results)
             return _over_paces(one, efficiencies_for(scenario.cluster.chip, efficiencies), partial(_seconds, scenario))
     with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
@@ -173,12 +173,6 @@ def _seconds(scenario: Scenario, e: Efficiencies) -> float:
 
 def _list_seconds(found: OpList, cluster: Cluster, e: Efficiencies) -> float:
     return estimate_op_list(found, cluster, e, interval=False).step_time_s
-
-
-def _scenario_of(entry: Entry) -> dict[str, Any]:
-    """What an entry's options say of the step stands in its scenario."""
-    said = {name: entry.options[name] for name in ("experts", "optimizer_kernel") if entry.options.get(name)}
-    return {**entry.scenario, "training": {**entry.scenario.get("training", {}), **said}} if said else entry.scenario
 
 
 def _traced(entry: Entry, ranks: int, chip: str) -> OpList:

@@ -229,8 +229,8 @@ def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
     ]
     if name == "runtime":  # what its rows differ by is not of one pace
         return rows
-    paces_s = pace_of(measurements), pace_of(measurements, PACES[1])
-    return [_at_pace(row, *paces_s) for row in rows]
+    pace_s, backward_pace_s = (pace_of(measurements, name) for name in PACES)
+    return [_at_pace(row, pace_s, backward_pace_s) for row in rows]
 
 
 def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s") -> float:

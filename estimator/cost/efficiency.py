@@ -39,6 +39,11 @@ class Tiles:
     tiles: tuple[tuple[int, int, float], ...]
     source: str
 
+    @cached_property
+    def sides(self) -> frozenset[int]:
+        """How many rows or columns any of them has."""
+        return frozenset(side for rows, columns, _ in self.tiles for side in (rows, columns))
+
 
 @cache
 def tiles(rows: tuple[tuple[int, int, float], ...], source: str) -> Tiles:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
 from estimator.cost.efficiency import Tiles
-from estimator.scenario.arrays import ceil_div, maximum, minimum
+from estimator.scenario.arrays import ceil_div, largest, maximum, minimum, smallest
 from estimator.scenario.units import Number
 
 
@@ -88,12 +86,13 @@ def _tiled_s(
     tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
 ) -> Number:  # fmt: skip
     unit_flops_per_s = flops_per_s / compute_units
-    deep = np.max(k) >= 2 * split_depth  # most products of a search are not, and need none of what follows
+    deep = largest(k) >= 2 * split_depth  # most products of a search are not, and need none of what follows
+    along_m, along_n = ({side: ceil_div(size, side) for side in tiles.sides} for size in (m, n))
     best: Number | None = None
     for rows, columns, rate in tiles.tiles:
-        count = batch * minimum(ceil_div(m, rows) * ceil_div(n, columns), ceil_div(m, columns) * ceil_div(n, rows))
+        count = batch * minimum(along_m[rows] * along_n[columns], along_m[columns] * along_n[rows])
         time: Number = ceil_div(count, compute_units) * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
-        if deep and 2 * np.min(count) <= compute_units:
+        if deep and 2 * smallest(count) <= compute_units:
             parts = maximum(minimum(compute_units // count, k // split_depth), 1)
             sums_s = minimum(parts - 1, 1) * (4.0 * parts * batch * m * n / memory_bytes_per_s)
             time = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * time / parts + sums_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from estimator.cost.efficiency import Efficiencies
@@ -179,7 +181,14 @@ def slowest_of(ranks: Number, e: Efficiencies) -> Number:
 
 def largest_of(ranks: Number) -> Number:
     """Expected largest of so many independent standard normal numbers; 0 for one."""
+    return _largest_of_one(ranks) if isinstance(ranks, (int, float)) else _largest_of_each(ranks)
+
+
+def _largest_of_each(ranks: Number) -> Number:
     return np.interp(np.log2(ranks), range(len(NORMAL_LARGEST)), NORMAL_LARGEST)
+
+
+_largest_of_one = lru_cache(maxsize=1024)(_largest_of_each)
 
 
 def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules: Number, e: Efficiencies) -> Passes:

@@ -279,18 +279,12 @@ CACHE_WIDTH = 0.8
 
 
 def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
-    """Bytes read from the last-level cache, as the kernel before each has just written them; they are free.
-
-    The share of a tensor that is found falls evenly as it grows from 0.6 to 1.4 times ``cache_kept_frac`` of the cache.
-    """
+    """Bytes read from the last-level cache, as the kernel before each has just written them; they are free."""
     if not op.chained or not chip.l2_bytes:
         return 0.0
     kept = chip.l2_bytes * efficiencies.cache_kept_frac
     return sum(
-        (
-            size * readers * minimum(maximum(0.5 + (1.0 - size / kept) / CACHE_WIDTH, 0.0), 1.0)
-            for size, readers in op.chained
-        ),
+        (size * readers * _found_frac(size, kept) for size, readers in op.chained),
         start=0.0,
     )
 
@@ -300,7 +294,12 @@ def _held_bytes(op: Op, chip: Chip) -> Number:
     again, whole = op.held
     if chip.kind != "cpu" or not chip.l2_bytes:
         return 0.0
-    return again * minimum(maximum(0.5 + (1.0 - whole / chip.l2_bytes) / CACHE_WIDTH, 0.0), 1.0)
+    return again * _found_frac(whole, chip.l2_bytes)
+
+
+def _found_frac(size_bytes: Number, kept_bytes: float) -> Number:
+    """Share of a tensor that is found, which falls evenly as it grows from 0.6 to 1.4 times what a cache keeps."""
+    return minimum(maximum(0.5 + (1.0 - size_bytes / kept_bytes) / CACHE_WIDTH, 0.0), 1.0)
 
 
 def _transfer(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:

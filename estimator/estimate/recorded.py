@@ -20,7 +20,7 @@ from estimator.estimate.interval import VARIANTS, factor, product_efficiency, va
 from estimator.operations.aten import fusion, is_told, kernels_of
 from estimator.operations.aten.operands import moved_bytes
 from estimator.operations.op import Op
-from estimator.operations.optimizer import SET, UPDATES, held_of
+from estimator.operations.optimizer import SET, UPDATES, fused_accesses, held_of
 from estimator.scenario.aten_cost import is_inductors, plain, torch_name
 from estimator.scenario.breakdown import ARITHMETIC, CATEGORIES, WORK_PHASES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
@@ -238,7 +238,7 @@ def _of_update(op: Op, s: Signature) -> Op:
     if op.kind != "kernels" or op.category == Category.OPTIMIZER:  # of lists, or fused
         return op
     adam = UPDATES["adamw"]
-    again, _ = held_of(op.stream_bytes, 1.0, (3 + 2 * adam.moments) / adam.accesses)
+    again, _ = held_of(op.stream_bytes, 1.0, fused_accesses(adam) / adam.accesses)
     return replace(op, held=(again, SET * max(map(moved_bytes, s.inputs), default=0.0)))
 
 

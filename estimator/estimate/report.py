@@ -259,7 +259,7 @@ def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> 
         for one in priced
         if one.op.launches > 0
     ]
-    once, _ = once_per_step(setting, setting.kinds[0])
+    once = once_per_step(setting, setting.kinds[0])
     priced_once = [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
     if setting.policy.offload_optimizer:
         # What goes over the gradients before the update runs there, too, as a part of it.

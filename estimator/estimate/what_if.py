@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from estimator.estimate.recorded import phases_of
 from estimator.operations.aten import indexing, kernels_of_table, products
 from estimator.operations.aten.optimizer import arithmetic_of
-from estimator.operations.op import WHOLE, fetched_at_once
+from estimator.operations.op import VOCABULARY_OF, WHOLE, fetched_at_once, filled_up
 from estimator.scenario import catalog
 from estimator.scenario.aten_cost import is_inductors, op_name
 from estimator.scenario.breakdown import MemoryKind, Phase
@@ -95,10 +95,6 @@ def with_products_in(precision: str) -> Callable[[OpList], OpList]:
     return lambda found: _saying(replace(found, signatures=tuple(map(of, found.signatures))), words)
 
 
-VOCABULARY_OF = 64
-"""Rows that a vocabulary is filled up to a multiple of."""
-
-
 def with_vocabulary_filled_up(found: OpList) -> OpList:
     """A table of so many words that its products have rows at odd addresses has rows more, which nothing uses.
 
@@ -111,7 +107,7 @@ def with_vocabulary_filled_up(found: OpList) -> OpList:
     multiplied = {
         size for s in found.signatures if kernels_of_table(s.op) in PRODUCTS for one in s.inputs for size in one.shape
     }
-    sizes = {size: -(-size // VOCABULARY_OF) * VOCABULARY_OF for size in odd & multiplied if size >= VOCABULARY_OF}
+    sizes = {size: filled_up(size) for size in odd & multiplied if size >= VOCABULARY_OF}
     if not sizes:
         return found
 

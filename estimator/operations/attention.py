@@ -118,9 +118,8 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     if d.cp_kind == "ulysses" and not d.fused and not alone:
         # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
         elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * pieces
-        copies = KernelCost(mixed=1, strided=1, slow_bytes=4 * d.widths.compute, launches=8, views=EXCHANGE_VIEWS[0])
-        back = replace(copies, views=EXCHANGE_VIEWS[1])
-        ops += pair("sequence exchange copies", layer, elements, copies, back, times=pieces)
+        copies = KernelCost(mixed=1, strided=1, slow_bytes=4 * d.widths.compute, launches=8)
+        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=pieces, views=EXCHANGE_VIEWS)
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)
@@ -356,13 +355,10 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     if model.qk_norm:
         norms = elementwise.rms_norm(d, n.compute, d.head_dim)
         forward, backward = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in norms)
-        forward, backward = (
-            replace(one, launches=2 * one.launches, views=views)
-            for one, views in zip((forward, backward), NORM_VIEWS, strict=True)
-        )
-        ops += pair("q, k norm", layer, d.tokens * pairs, forward, backward)
+        forward, backward = (replace(one, launches=2 * one.launches) for one in (forward, backward))
+        ops += pair("q, k norm", layer, d.tokens * pairs, forward, backward, views=NORM_VIEWS)
     if model.position == "rope":
         turned = (elementwise.shared(one, d.query_width / pairs, d.key_width / pairs) for one in elementwise.rope(d))
         forward, backward = turned
-        ops += pair("rotary positions", layer, d.tokens * pairs, forward, backward)
+        ops += pair("rotary positions", layer, d.tokens * pairs, forward, backward, views=elementwise.ROPE_VIEWS)
     return ops

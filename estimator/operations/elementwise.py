@@ -35,10 +35,9 @@ class KernelCost:
 
     ``reduced``: what of ``stream`` norms move, and softmax goes over again; ``column``: that sum over rows;
     ``rows``: rows that norms take, as ``norm_rows`` counts them; ``walked``: elements that ``walkers`` blocks walk for
-    the gradient of a norm's weights; ``gelus``: what is computed, in GELUs; ``chained``: bytes per
-    element of each tensor that has just been written, and kernels that read one; ``views``: ops that launch nothing.
-    ``then``: the name and cost of what
-    runs behind in the same phase, where it is bound by something else.
+    the gradient of a norm's weights; ``gelus``: what is computed, in GELUs; ``chained``: bytes per element of each
+    tensor that has just been written, and kernels that read one. ``then``: the name and cost of what runs behind in
+    the same phase, where it is bound by something else.
     """
 
     stream: Number = 0.0
@@ -54,7 +53,6 @@ class KernelCost:
     chained: Chained = ()
     then: tuple[str, KernelCost] | None = None
     launches: float = 1.0
-    views: float = 0.0
     saved: float = 0.0
     flops: float = 0.0
 
@@ -110,8 +108,8 @@ def norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, Kern
     return rms_norm(d, bytes_in, width) if d.model.norm == "rms" else layer_norm(d, bytes_in, width)
 
 
-HALVES_VIEWS = 4.0
-"""Halves of q and k, as views."""
+ROPE_VIEWS = 4.0, 0.0
+"""Ops around rotary positions that launch nothing, forward and backward: halves of q and k."""
 
 
 def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -123,13 +121,13 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.widths.autocast:
         # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32. Backward casts the
         # gradient of each product back.
-        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, views=HALVES_VIEWS, flops=3)
+        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
         # Behind norms of queries and keys, which turn them fp32 already, none is cast.
         cast: Chained = () if d.model.qk_norm else ((4, 2),)
         return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, chained=cast, launches=22, flops=3)
     # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for
     # each half, two sums.
-    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, views=HALVES_VIEWS, flops=3)
+    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
     return forward, KernelCost(stream=2 * e, strided=5.5, slow_bytes=13 * e, launches=18, flops=3)
 
 
@@ -356,18 +354,23 @@ def pair(
     backward: KernelCost,
     category: str = Category.ELEMENTWISE,
     times: Number = 1.0,
+    views: tuple[float, float] = (0.0, 0.0),
 ) -> list[Op]:
-    """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""
-    pieces: list[tuple[str, str, KernelCost]] = []
-    for called, phase, cost in ((name, "forward", forward), (f"{name} gradient", "backward", backward)):
-        pieces.append((called, phase, cost))
+    """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert).
+
+    ``views``: ops around it that launch nothing, forward and backward.
+    """
+    pieces: list[tuple[str, str, KernelCost, float]] = []
+    both = (name, "forward", forward, views[0]), (f"{name} gradient", "backward", backward, views[1])
+    for called, phase, cost, around in both:
+        pieces.append((called, phase, cost, around))
         if cost.then:
-            pieces.append((f"{called}: {cost.then[0]}", phase, cost.then[1]))
+            pieces.append((f"{called}: {cost.then[0]}", phase, cost.then[1], 0.0))
     return [
         kernels(called, layer, phase, elements=elements, stream=cost.stream, reduced=cost.reduced, column=cost.column,
                 strided=cost.strided, mixed=cost.mixed, slow_bytes=cost.slow_bytes, rows=cost.rows, walked=cost.walked,
-                walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times, views=cost.views * times,
+                walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times, views=around * times,
                 chained=parted(cost.chained, times),
                 saved_bytes=cost.saved * elements, flops_per_element=cost.flops, category=category)
-        for called, phase, cost in pieces
+        for called, phase, cost, around in pieces
     ]  # fmt: skip

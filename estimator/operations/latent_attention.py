@@ -44,7 +44,7 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
         rotary = d.tokens * (d.heads + 1) * model.qk_rope_head_dim
         shares = d.heads / (d.heads + 1), 1 / (d.heads + 1)
         forward, backward = (elementwise.shared(one, *shares) for one in elementwise.rope(d))
-        ops += pair("rotary positions", layer, rotary, forward, backward)
+        ops += pair("rotary positions", layer, rotary, forward, backward, views=elementwise.ROPE_VIEWS)
     # q and k are written with both parts side by side, the rotary key once per head.
     e = n.compute
     if d.fused:

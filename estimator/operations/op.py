@@ -34,6 +34,16 @@ def fetched_at_once(row: int, element_bytes: float) -> int:
     return WHOLE if step == FETCH_BYTES else max(int(step / element_bytes), 1)
 
 
+VOCABULARY_OF = 64
+"""Rows that a vocabulary is filled up to a multiple of: what nanoGPT and Megatron-LM take, or half of it."""
+
+
+def filled_up(words: int, ranks: int = 1) -> int:
+    """Rows of a vocabulary's table, of each rank that shares it a multiple of ``VOCABULARY_OF``; none uses the last."""
+    every = VOCABULARY_OF * ranks
+    return -(-words // every) * every
+
+
 # Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.
 @dataclass(kw_only=True, slots=True)
 class Op:

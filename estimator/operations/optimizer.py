@@ -72,6 +72,11 @@ def chooses_kernel(training: Training) -> bool:
     return runs and traits.multi_tensor and not (traits.fused_optimizer or traits.lower_bound)
 
 
+def fused_accesses(update: Update) -> float:
+    """Accesses of memory for each element of a fused update: all is read, and all but the gradient written."""
+    return 3 + 2 * update.moments
+
+
 SET = 5.0
 """Tensors as large as a parameter that an update goes over again: itself, its gradient, both moments, what is new."""
 
@@ -110,15 +115,13 @@ def optimizer(
         stream, launches = 3 * numbers.parameter + 2 * moment_bytes(training, numbers.parameter), 0.0
     else:
         fused = fuses_update(training)
-        # Fused: parameter, gradient and moments are read, all but the gradient written.
-        accesses, passes = (3 + 2 * update.moments, 1.0) if fused else (update.accesses, update.passes)
+        accesses, passes = (fused_accesses(update), 1.0) if fused else (update.accesses, update.passes)
         stream = accesses * numbers.parameter + update.bytes
         together = multi_tensor and update.foreach
         tails = accesses / ACCESSES if fused and together else 1.0
         launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH if together else tensors)
         if update.foreach and not together:
-            once = 3 + 2 * update.moments
-            held = held_of(parameters * numbers.parameter, accesses, once, tensors)
+            held = held_of(parameters * numbers.parameter, accesses, fused_accesses(update), tensors)
     return [
         *_before_update(training, numbers, parameters, tensors),
         kernels(

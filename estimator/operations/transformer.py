@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from estimator.operations import elementwise
 from estimator.operations.attention import attention_part
@@ -170,10 +170,9 @@ def head(d: RankSizes) -> list[Op]:
             ops.append(kernels("padding of the vocabulary", "head", phase, elements=elements, stream=2 * n.compute))
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, fetched=fetched, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip
-    forward, backward = elementwise.cross_entropy(d)
-    views = replace(forward, views=LOSS_VIEWS["forward"]), replace(backward, views=LOSS_VIEWS["backward"])
-    return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *views)
+    return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *elementwise.cross_entropy(d), views=LOSS_VIEWS)
 
 
-LOSS_VIEWS = {"forward": 8.0, "backward": 3.0}
-"""Ops around the loss that launch nothing: logits and targets flattened, what is told of it taken off the graph."""
+LOSS_VIEWS = 8.0, 3.0
+"""Ops around the loss that launch nothing, forward and backward: logits and targets flattened, what is told of it taken
+off the graph."""

@@ -24,6 +24,12 @@ T = TypeVar("T", Model, Chip, Link)
 
 THIS_CPU = "cpu"
 """Name of the CPU that runs this, which whoever measures it adds; no file has it."""
+THIS_CPU_ALIASES = ("this-cpu",)
+
+
+def is_this_cpu(name: str) -> bool:
+    """Whether a name, however it is written, is that of the CPU that runs this, be it measured or not."""
+    return _plain(name) in (THIS_CPU, *THIS_CPU_ALIASES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +120,7 @@ def _find(kind: str, name: str, where: str) -> Any:
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
     listed = f"Choose one of its {len(keys)}; headroom catalog {kind} lists them."
     remedy, remedy_kind = (f"Did you mean {either(near)}?", "") if near else (listed, LISTED)
-    if (kind, _plain(name)) == ("chips", THIS_CPU):
+    if kind == "chips" and is_this_cpu(name):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
         remedy_kind = ""

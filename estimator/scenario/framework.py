@@ -16,15 +16,17 @@ class PublishedDefaults:
     overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
     of a gradient bucket, and per data parallel rank. ``dropout``: what it drops unless told otherwise, as runs on older
     chips do whose attention kept the scores, and runs that list what they were told; its recipes drop nothing. None
-    where it drops nothing by itself. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as many
-    micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets instead
-    of AdamW. ``variants``: likewise, the record of what its recipe for a model leaves as it is.
+    where it drops nothing by itself. ``engine``: Transformer Engine chooses the kernel of its attention; runs on older
+    chips that do not name it kept the scores. ``micro_batches_as_stages``: a pipeline cuts a rank's sequences into as
+    many micro-batches as it has stages. ``optimizers``: by the catalogue's models, what the recipe for a model sets
+    instead of AdamW. ``variants``: likewise, the record of what its recipe for a model leaves as it is.
     """
 
     recipes: bool = False
     exposes_ddp: bool = False
     bucket_parameters: tuple[int, int] | None = None
     dropout: float | None = None
+    engine: bool = False
     micro_batches_as_stages: bool = False
     optimizers: tuple[tuple[str, str], ...] = ()
     variants: tuple[tuple[str, str], ...] = ()
@@ -196,6 +198,7 @@ _MEGATRON = Framework(
         exposes_ddp=True,
         bucket_parameters=(40_000_000, 1_000_000),
         dropout=0.1,
+        engine=True,
         optimizers=(("moonlight-16b-a3b", "adamw-bf16"),),
         variants=(("moonlight-16b-a3b", "megatron-unfused"),),
     ),
@@ -229,7 +232,7 @@ FRAMEWORKS = {
         published=PublishedDefaults(micro_batches_as_stages=True),
     ),
     "megatron": _MEGATRON,
-    "megatron-unfused": replace(_MEGATRON, label="Megatron, routing not fused", routes_op_by_op=True),
+    "megatron-unfused": replace(_MEGATRON, label="Megatron (routing not fused)", routes_op_by_op=True),
     "xla": Framework(
         label="XLA (JAX)",
         pads_products=True,

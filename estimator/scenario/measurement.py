@@ -111,13 +111,22 @@ class Measurement:
     schema_version: int = SCHEMA_VERSION
 
 
+SAID_BY_OPTIONS = ("experts", "optimizer_kernel")
+"""Fields of the training that options of a measured step may say otherwise than its scenario."""
+
+
+def as_asked(scenario: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario's document with what options of a measured step say of its training, where they do."""
+    said = {name: options[name] for name in SAID_BY_OPTIONS if options.get(name, "default") != "default"}
+    training = scenario.get("training", {})
+    if not said or not isinstance(training, Mapping):
+        return dict(scenario)
+    return {**scenario, "training": {**training, **said}}
+
+
 def scenario_run(measurement: Measurement) -> dict[str, Any]:
-    """The scenario as it ran: with what the run's options say otherwise of its experts."""
-    training = measurement.scenario.get("training")
-    experts = (measurement.samples.get("options") or {}).get("experts", "default")
-    if not isinstance(training, dict) or experts == "default":
-        return dict(measurement.scenario)
-    return {**measurement.scenario, "training": {**training, "experts": experts}}
+    """The scenario as it ran: with what the run's options say otherwise of its training."""
+    return as_asked(measurement.scenario, measurement.samples.get("options") or {})
 
 
 DISTURBED_RATIO = 2.0

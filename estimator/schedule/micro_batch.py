@@ -155,6 +155,8 @@ def _expert_ranks(messages: Sequence[Message]) -> Number:
 
 def with_messages(part: Part, priced: Sequence[PricedMessage]) -> Part:
     """Put what shows of a part's messages in line with its compute."""
+    if not priced:
+        return part
     inline: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     sent_s: Number = 0.0
     for one in priced:
@@ -200,7 +202,8 @@ def _scaled(column: Sequence[Number], scale: Scale | None) -> Number:
 class Pass:
     """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host.
 
-    ``filled_s``: how much shorter the wait in backward is by kernels that add gradients of micro-batches.
+    ``filled_s``: how much shorter the wait in backward is by kernels that add gradients of micro-batches;
+    ``adding_s``: device time of those of one further micro-batch, which no pass has.
     """
 
     part: Part
@@ -210,6 +213,7 @@ class Pass:
     transfer_forward_s: Number = 0.0
     transfer_backward_s: Number = 0.0
     filled_s: Number = 0.0
+    adding_s: Number = 0.0
 
     @property
     def backward_s(self) -> Number:

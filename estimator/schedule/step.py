@@ -141,8 +141,8 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     m, plan, cluster = setting.micro_batches, setting.plan, setting.cluster
     index, one = slowest(passes) if critical_stage is None else (critical_stage, passes[critical_stage])
     bubble, send_each_s = _bubble(setting, passes, e)
-    once, accumulation = once_per_step(setting, setting.kinds[0])
-    accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
+    once = once_per_step(setting, setting.kinds[0])
+    accumulation_s = (m - 1) * passes[0].adding_s
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
@@ -183,19 +183,17 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     )
 
 
-def once_per_step(setting: Setting, kind: StageKind) -> tuple[list[Op], list[Op]]:
-    """Return a stage's ops that run once per step, and those that add one more micro-batch's gradients."""
+def once_per_step(setting: Setting, kind: StageKind) -> list[Op]:
+    """Return a stage's ops that run once per step."""
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
     count = tensors + expert_tensors
-    return (
-        optimizer(shard.training, shard.widths, owned, count, multi_tensor=policy.multi_tensor),
-        _accumulation(setting, kind),
-    )
+    return optimizer(shard.training, shard.widths, owned, count, multi_tensor=policy.multi_tensor)
 
 
 def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
+    """Return a stage's ops that add one more micro-batch's gradients."""
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
@@ -214,16 +212,16 @@ def _buckets(setting: Setting, kind: StageKind) -> Number:
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
-    found = list(zip(parts.blocks, kind.blocks, strict=True))
+    own = list(zip(parts.blocks, kind.blocks, strict=True))
     if kind.embedding:
-        found.append((parts.embedding, 1.0))
+        own.append((parts.embedding, 1.0))
     if kind.head:
-        found.append((parts.head, 1.0))
+        own.append((parts.head, 1.0))
     moved: Number = 0.0
     if setting.policy.offload_activations:
         kept = sum(b.kept_bytes * n for b, n in zip(setting.shard.blocks, kind.blocks, strict=True))
         moved = kept / (setting.cluster.rank_chip.host_bytes_per_s * e.host_link_frac)
-    part = total(found)
+    part = total(own)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
@@ -232,12 +230,12 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
             setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
             setting.micro_batches, e,
         )  # fmt: skip
-    added_s: Number = 0.0
-    for op in _accumulation(setting, kind):
-        # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.
-        often = (setting.micro_batches - 1) / setting.micro_batches
-        backward_s = backward_s + launching_s(setting.training, "backward", often * op.launches, 0.0, e)
-        added_s = added_s + often * _seconds([op], setting.cluster, e)
+    adding = _accumulation(setting, kind)
+    adding_s = _seconds(adding, setting.cluster, e)
+    # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.
+    often = (setting.micro_batches - 1) / setting.micro_batches
+    launched = often * sum((op.launches for op in adding), start=0.0)
+    backward_s = backward_s + launching_s(setting.training, "backward", launched, 0.0, e)
     # The model's first stage, whose input takes no gradient, goes backward at once.
     put_off = part.products * (1.0 - 1.0 / setting.virtual_stages) if kind.name == "first" else part.products
     backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, put_off, e)
@@ -254,7 +252,9 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         read_host_s=slowest * part.read_host_s,
         sent_after_s=slowest * part.sent_after_s,
     )
-    return stage_pass(part, e, offload_s=moved, in_a_row=micro_batches_in_a_row(setting), added_s=added_s)
+    in_a_row = micro_batches_in_a_row(setting)
+    found = stage_pass(part, e, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)
+    return replace(found, adding_s=adding_s)
 
 
 def _waiting_stages(setting: Setting) -> Number:

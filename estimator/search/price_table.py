@@ -132,21 +132,15 @@ def _of_choice(
     )  # fmt: skip
 
 
+def _unsent(one: Message) -> Message:
+    """A message for choices that do not send it: of none of its numbers is there a column, which others' rows have."""
+    ranks = None if one.ranks is None else 1.0
+    return replace(one, count=0.0, payload_bytes=0.0, host=1.0, batches=0.0, sized=1.0, ranks=ranks)
+
+
 def _joined(tables: list[PriceTable], lengths: list[int]) -> PriceTable:
-    # Any choice's message stands for those choices that do not send it, with a count of 0.
     sample = {key: message for table in tables for key, message in table.messages.items()}
-    unsent = {
-        key: replace(
-            one,
-            count=0.0,
-            payload_bytes=0.0,
-            host=1.0,
-            batches=0.0,
-            sized=1.0,
-            ranks=None if one.ranks is None else 1.0,
-        )
-        for key, one in sample.items()
-    }
+    unsent = {key: _unsent(one) for key, one in sample.items()}
     return PriceTable(
         parts=joined([t.parts for t in tables], lengths),
         shard=joined([t.shard for t in tables], lengths),

@@ -15,7 +15,7 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.estimate.estimate import Estimate, Memory, estimate
 from estimator.estimate.explain import made_to_fit
-from estimator.operations.op import WHOLE, fetched_at_once
+from estimator.operations.op import WHOLE, fetched_at_once, filled_up
 from estimator.operations.optimizer import chooses_kernel
 from estimator.scenario.breakdown import WAITING
 from estimator.scenario.codec import encode
@@ -168,17 +168,12 @@ def _next(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any
     return found
 
 
-VOCABULARY_OF = 64
-"""Rows that a vocabulary is filled up to a multiple of: what nanoGPT and Megatron-LM take, or half of it."""
-
-
 def _filled_up(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any]]:
     """The vocabulary with rows that nothing uses, where the head's products have rows at odd addresses."""
     model, width = scenario.model, byte_widths(scenario.training, scenario.plan).compute
     if not model.head or fetched_at_once(model.vocab, width) == WHOLE:
         return []
-    every = VOCABULARY_OF * scenario.plan.tp
-    return [{**document, "model": {**encode(model), "vocab": -(-model.vocab // every) * every}}]
+    return [{**document, "model": {**encode(model), "vocab": filled_up(model.vocab, scenario.plan.tp)}}]
 
 
 def _work(scenario: Scenario) -> tuple[int, int, int]:

@@ -100,11 +100,12 @@ def plan_and_training(
         sharding = "zero1" if recent else "ddp"
         assumptions.append(f"sharding = {sharding}" + (" (Megatron's distributed optimizer)" if recent else ""))
     split = flag(cells.get("sequence_parallel", ""), recent) and tp > 1
+    by_recipe = f"as {software.label}'s published recipes set it"
     if split and not cells.get("sequence_parallel"):
-        assumptions.append("sequence_parallel = true (as Megatron's published recipes set it)")
+        assumptions.append(f"sequence_parallel = true ({by_recipe})")
     overlapped = split and recent and cells.get("tp_overlap", "").lower() not in ("false", "0", "no")
     if overlapped and not cells.get("tp_overlap"):
-        assumptions.append("tp_overlap = true (as Megatron's published recipes set it)")
+        assumptions.append(f"tp_overlap = true ({by_recipe})")
     plan: dict[str, Any] = {
         "dp": dp,
         "tp": tp,
@@ -217,6 +218,23 @@ def _optimizer(cells: Mapping[str, str], software: Framework, assumptions: list[
     return usual
 
 
+def _attention(cells: Mapping[str, str], chip: Chip, software: Framework, assumptions: list[str]) -> str:
+    """The row's attention, or the one that its framework took on its chip, unless told otherwise in its notes."""
+    notes, stated = cells.get("notes", ""), ATTENTIONS.get(cells.get("attention_impl", "").lower().split(" (")[0])
+    if stated == "flash1":
+        assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
+    if stated is not None:
+        return stated
+    usual, older = "sdpa", chip.name.startswith(EAGER_DEFAULT_CHIPS)
+    if software.published.engine:
+        if "transformer-impl=local" in notes or (older and "transformer_engine" not in notes):
+            usual = "eager"
+        elif older or (DETERMINISTIC.search(notes) and not chip.name.startswith(HOPPER)):
+            usual = "flash"
+    assumptions.append(f"attention = {usual}")
+    return usual
+
+
 def _training(
     cells: Mapping[str, str], chip: Chip, framework: str, whole: Any, assumptions: list[str]
 ) -> dict[str, Any]:
@@ -226,20 +244,7 @@ def _training(
     if not precision:
         precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
         assumptions.append(f"precision = {precision}")
-    attention = ATTENTIONS.get(cells.get("attention_impl", "").lower().split(" (")[0])
-    if attention == "flash1":
-        assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
-    if attention is None:
-        old = usual_dropout is not None and (
-            "transformer-impl=local" in notes
-            or (chip.name.startswith(EAGER_DEFAULT_CHIPS) and "transformer_engine" not in notes)
-        )
-        flash = usual_dropout is not None and (
-            chip.name.startswith(EAGER_DEFAULT_CHIPS)
-            or (DETERMINISTIC.search(notes) and not chip.name.startswith(HOPPER))
-        )
-        attention = "eager" if old else "flash" if flash else "sdpa"
-        assumptions.append(f"attention = {attention}")
+    attention = _attention(cells, chip, software, assumptions)
     told = TOLD_DROPOUT.search(notes)
     stated = number(cells.get("dropout", "") or (told[1] if told else ""))
     dropout = stated or 0.0

@@ -13,7 +13,7 @@ import torch
 
 from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
-from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin, Warning, as_asked
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
@@ -77,7 +77,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: StepOptions = options_of("step", job.options)
     if options.models:
         return grid.run(job, report)
-    scenario = as_asked(scenario_from_json(job.scenario), options)
+    scenario = scenario_from_json(as_asked(job.scenario, job.options))
     ranks = join(job.device)
     found = cannot(scenario, ranks, options)
     if options.snapshot and trace is None:
@@ -93,13 +93,6 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
 
     blank = blank_of(scenario, ranks, job.label)
     return measured(blank, job, report, ranks, lambda: prepared(scenario, ranks, job.seed, options), trace, more)
-
-
-def as_asked(scenario: Scenario, options: StepOptions) -> Scenario:
-    """The scenario with the optimizer's kernels that the options ask for, where they do."""
-    if options.optimizer_kernel == "default":
-        return scenario
-    return replace(scenario, training=replace(scenario.training, optimizer_kernel=options.optimizer_kernel))
 
 
 def measured(
@@ -156,14 +149,7 @@ def blank_of(scenario: Scenario, ranks: Ranks, label: str) -> Measurement:
 
 def prepared(scenario: Scenario, ranks: Ranks, seed: int, options: StepOptions) -> Trainer:
     """Build what is measured, as the options say."""
-    trainer = prepare(
-        scenario,
-        ranks,
-        seed,
-        mode=options.mode,
-        graph=options.graph,
-        experts=scenario.training.experts if options.experts == "default" else options.experts,
-    )
+    trainer = prepare(scenario, ranks, seed, mode=options.mode, graph=options.graph)
     if options.graph:
         capture(trainer)
     return trainer

@@ -284,7 +284,7 @@ def _checked(options: argparse.Namespace) -> Chip:
         remedy = f"Give 0 to {(options.world_size or 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
     chip = None
-    if options.chip.strip().lower() in (catalog.THIS_CPU, "this-cpu"):
+    if catalog.is_this_cpu(options.chip):
         found.append(Problem(field="--chip", message="a CPU runs no CUDA", remedy=OF_A_CPU))
     elif (chip := catalog.chip(options.chip)).efficiency in NO_CUDA:
         found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))

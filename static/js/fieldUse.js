@@ -19,7 +19,8 @@ const USES = {
   "plan.tp_depth": ({ tp_kind }) => tp_kind === "2.5d",
   "plan.tp_overlap": ({ tp, sequence_parallel }) => tp > 1 && sequence_parallel,
   "training.optimizer_kernel": (_, __, { optimizer, framework }) =>
-    ["adamw", "sgd"].includes(optimizer) && /^(pytorch|torchtitan|trainer|transformers)/.test(framework),
+    ["adamw", "sgd"].includes(optimizer) &&
+    /^(pytorch-(eager|compile)|torchtitan|trainer$|transformers)/.test(framework),
   "plan.bucket_bytes": ({ sharding, ddp_mode }) => sharding === "ddp" && ddp_mode === "bucketed",
 };
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import msgspec
 
+from estimator.operations.optimizer import chooses_kernel
+from estimator.scenario.codec import encode
+from estimator.scenario.framework import FRAMEWORKS
+from estimator.scenario.training import OPTIMIZERS, Training
 from estimator.search.axis import AXIS_FIELDS, axis
 from tests.app.examples import LLAMA
 from tests.javascript import call_each
@@ -99,3 +103,14 @@ def test_a_and_b_are_one_table_of_figures_causes_and_settings():
     assert "peak memory" not in rows
     (alone,) = call_each("sidesTable", "sidesTable", [[{"a": pair["a"], "b": None}, beside | {"causes": []}]])
     assert ["step time", "s", 2.0, None, None] in alone["rows"]
+
+
+def test_an_optimizers_kernels_have_a_control_where_one_can_be_chosen():
+    known = {"models": [], "fields": {"training.optimizer_kernel": {"default": "default"}}}
+    asked = [
+        Training(seq_len=8, global_batch=8, framework=one, optimizer=of) for one in FRAMEWORKS for of in OPTIMIZERS
+    ]
+    given = [{"model": {}, "plan": {}, "training": encode(one)} for one in asked]
+    shown = call_each("fieldUse", "hasUse", [["training.optimizer_kernel", one, known] for one in given])
+    assert shown == [chooses_kernel(one) for one in asked]
+    assert any(shown)

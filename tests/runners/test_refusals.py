@@ -57,6 +57,7 @@ def test_a_plain_scenario_is_refused_nothing():
         (over(tp=2, model=EXPERTS, training={"seq_len": 33}), 2, False, "plan.tp"),
         (scenario(model={**EXPERTS, "capacity_factor": 1.0}), 1, False, "model.capacity_factor"),
         (scenario(model={**EXPERTS, "bias": True}), 1, False, "model.bias"),
+        (scenario(model=EXPERTS, training={"experts": "grouped", "precision": "fp32"}), 1, True, "training.experts"),
         (scenario(model=LATENT, training={"attention": "flash", "precision": "bf16"}), 1, True, "training.attention"),
         (scenario(dp=2), 1, False, "plan.dp"),
         (scenario(training={"framework": "megatron"}), 1, False, "training.framework"),

@@ -280,6 +280,9 @@ MOMENT_GELUS = 1.7
 """GELUs that an element costs whose mean and squares are kept up to date: 2.2 to 2.5 ps an element, GELUs take 1.35
 (H200, bf16, 192 to 960 channels of 28 x 28 and 56 x 56 in 32 groups)."""
 BLOCK_THREADS, WARP_THREADS = 512, 32
+MOST_IMAGES, CHANNEL_THREADS = 128, 256
+"""Images up to which one thread sums a channel's gradients, of more a tile of threads does; and such threads of a block
+(torch's group_norm_kernel.cu)."""
 MEETINGS = 3
 """Loads that the two sums of a block's warps take as long as, of a single warp's one."""
 
@@ -294,8 +297,8 @@ def _summed_by_blocks(entering: Operand) -> dict[str, Any]:
 
 
 def _weights_over_images(s: Signature, entering: Operand) -> list[Op]:
-    images, walkers = float(entering.shape[0]), float(math.ceil(entering.shape[1] / 256))
-    if images > 128:  # which tiles of threads share then
+    images, walkers = float(entering.shape[0]), float(math.ceil(entering.shape[1] / CHANNEL_THREADS))
+    if images > MOST_IMAGES:
         return []
     return [kernel(f"{name(s)}: weights", walked=images * BLOCK_THREADS * walkers, walkers=walkers, launches=0.0)]
 

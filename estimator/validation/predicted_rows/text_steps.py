@@ -11,7 +11,7 @@ from estimator.scenario.breakdown import WORK_PHASES, Phase
 from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import OOM, status_of_row
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, either
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import ATTENTIONS, OPTIMIZER_KERNELS
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
@@ -95,7 +95,7 @@ def scenario_of_text_row(row: Row, place: TableDevice) -> Scenario:
     known, ranks = _known(row, place), _ranks(row, place)
     if ranks == 1:
         return _of_one_rank(known, place, None)
-    plan = _plan(row, ranks, place)
+    plan = _plan(known, ranks, place)
     each, at_once = _sequences_of_each(row, plan["dp"], place)
     choices = list(_shares(row, each, at_once, plan["pp"]))
     if len(choices) > 1 and status_of_row(row) == OOM:
@@ -183,18 +183,16 @@ def _software(row: Row, place: TableDevice) -> dict[str, str]:
     )
     stated = optimizer_kernel_of(kernel)
     if kernel and not stated and kernel.lower() != "default":
-        known = f"write {', '.join(OPTIMIZER_KERNELS[:-1])} or {OPTIMIZER_KERNELS[-1]}"
-        raise _problem("optimizer_kernel", f"{kernel[:40]!r} is none that is known; {known}")
-    found = {
+        words = f"{kernel[:40]!r} is none that is known; write {either(OPTIMIZER_KERNELS)}"
+        raise _problem("optimizer_kernel", words)
+    known = framework.lower() in FRAMEWORKS
+    if framework and not known:
+        place.assume(f"framework {framework[:40]!r}, none that is known, taken for plain PyTorch")
+    return {
         "optimizer": optimizer_of(optimizer) or "adamw",
         "optimizer_kernel": stated or ("" if kernel else optimizer_kernel_of(optimizer)) or "default",
-        "framework": framework.lower(),
+        "framework": framework.lower() if known else "pytorch-eager",
     }
-    if framework.lower() not in FRAMEWORKS:
-        found["framework"] = "pytorch-eager"
-        if framework:
-            place.assume(f"framework {framework[:40]!r}, none that is known, taken for plain PyTorch")
-    return found
 
 
 def usual_precision(chip: Chip) -> str:
@@ -226,8 +224,8 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     if row.get("dp") is not None and whole(row, "dp") != dp:
         raise _problem("dp", f"{row['dp']} is not {ranks} GPUs over tp · pp · cp = {inner}")
     plan: dict[str, Any] = {**degrees, "dp": dp}
-    software = FRAMEWORKS.get(str(row.get("framework") or "").strip().lower())
-    recipes = software is not None and software.published.recipes
+    software = FRAMEWORKS[row["framework"]]
+    recipes = software.published.recipes
     stated = str(row.get("sharding") or row.get("strategy") or "").strip()
     sharding = sharding_of(stated)
     if stated and not sharding:
@@ -240,7 +238,7 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
         place.assume(f"{words}, as the table states no plan of several GPUs (columns sharding, tp, pp)")
     if recipes and degrees["tp"] > 1:
         plan |= {"sequence_parallel": True, "tp_overlap": True}
-        place.assume("sequence parallel, its exchange overlapped, as Megatron's published recipes set it")
+        place.assume(f"sequence parallel, its exchange overlapped, as {software.label}'s published recipes set it")
     return plan
 
 

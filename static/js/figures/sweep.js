@@ -2,7 +2,7 @@
 import { bytes, percent, scaleFor, seconds, short } from "../format.js";
 import { sweptTable } from "../sweptRows.js";
 import { escaped, hoverText, layout, logTicks } from "./base.js";
-import { inLines, isNumber, wide } from "./tableSeries.js";
+import { inLines, isNumber, partsOf, wide } from "./tableSeries.js";
 
 /** @typedef {import("../sweptRows.js").Swept} Swept */
 
@@ -69,8 +69,7 @@ export function sweep({ rows, label, colour, narrow }) {
   const room = Math.floor(ROOM_LETTERS / Math.max(1, named.length));
   const names = named.map((at) => {
     const { words } = shown[at];
-    // a word has no place to break
-    const longest = Math.max(...words.split(/(?<=[\s,;_/-])/).map(({ length }) => length));
+    const longest = Math.max(...partsOf(words).map(({ length }) => length));
     return words.length > room ? inLines(words, Math.max(room, longest), MOST_LINES) : [words];
   });
   const further_px = LINE_PX * (Math.max(1, ...names.map(({ length }) => length)) - 1);

@@ -50,6 +50,9 @@ export const labelled = (row, names) =>
 export const shortened = (name, most) =>
   name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
 
+/** Parts of a name behind each of which a line may be broken. @param {string} name */
+export const partsOf = (name) => name.split(/(?<=[\s,;_/-])/);
+
 /**
  * A name in lines, broken between words; what none has room for ends in dots.
  * @param {string} name @param {number} letters  of a line @param {number} most  lines
@@ -57,7 +60,7 @@ export const shortened = (name, most) =>
 export function inLines(name, letters, most) {
   /** @type {string[]} */
   const lines = [];
-  for (const word of name.split(/(?<=[\s,;_/-])/)) {
+  for (const word of partsOf(name)) {
     const last = lines.at(-1);
     if (last !== undefined && (last + word).trimEnd().length <= letters) lines[lines.length - 1] = last + word;
     else lines.push(word);

@@ -39,6 +39,11 @@ def one(imported: Imported, kind: str = "") -> Measurement:
     return found
 
 
+def step_rows(folder: Path, text: str) -> list[dict[str, Any]]:
+    """Rows of the table of step times in a text."""
+    return list(one(read(folder, text), "step-times").rows)
+
+
 def refusal(folder: Path, content: bytes | str | dict | list, name: str = "file", **limits: Any) -> ImportRefused:
     with pytest.raises(ImportRefused) as refused:
         read(folder, content, name, **limits)

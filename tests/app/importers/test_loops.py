@@ -86,8 +86,6 @@ LOOPS = {
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
 }  # fmt: skip
-
-
 UNITLESS = ("epochs", "in parentheses", "verl", "fms-fsdp's", "OpenMMLab's", "of an epoch of several", "Paddle's")
 
 
@@ -270,8 +268,6 @@ EVALUATED = (
     "Training Epoch: {0}/3, step 98/99 completed (loss: 0.76): 100%|████| 99/99 [01:54<00:00,  1.16s/it]\n"
     "evaluating Epoch: 100%|████| 25/25 [00:06<00:00,  3.69it/s]\n"
 )
-
-
 DETECTED = (
     "    15{0}/200      12.1G      0.463      0.234   1762        640: 100%|████| 99/99 [01:54<00:00,  1.16s/it]\n"
     "                 Class     Images      Box(P       mAP50  mAP50-95): 100%|████| 32/32 [00:15<00:00,  2.01it/s]\n"

@@ -300,14 +300,10 @@ def test_what_torchtune_resolved_is_its_scenario_where_its_tokens_tell_its_steps
 
 
 SOURCE = "import os\nimport torch\n\ndef main():\n    batch_size = 3\n    print(f'step {1} loss 2 time 5 ms')\n"
-
-
 BUSY = (
     "+------------+\n| NVIDIA-SMI 535.1   Driver Version: 535.1 |\n|   0  NVIDIA H100 80GB HBM3    On  | 00000000 |\n"
     "|   1  NVIDIA H100 80GB HBM3    On  | 00000000 |\n+------------+\n| Processes: |\n{}+------------+\n"
 )
-
-
 PROCESS = "|    {}   N/A  N/A      672{}      C   /usr/bin/python3         5776MiB |\n"
 
 

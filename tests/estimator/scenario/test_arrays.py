@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.scenario.arrays import _WHOLE, ceil_div, joined, maximum, minimum, picked, taken, where
+from estimator.scenario.arrays import (
+    _WHOLE,
+    ceil_div,
+    joined,
+    largest,
+    maximum,
+    minimum,
+    picked,
+    smallest,
+    taken,
+    where,
+)
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.precision import ByteWidths
@@ -23,6 +34,12 @@ def test_extremes_element_by_element(pairs):
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
     assert maximum(left, right).tolist() == [maximum(a, b) for a, b in pairs] == [max(a, b) for a, b in pairs]
     assert minimum(left, right).tolist() == [minimum(a, b) for a, b in pairs] == [min(a, b) for a, b in pairs]
+
+
+@given(st.lists(numbers, min_size=1, max_size=8))
+def test_extremes_of_an_array_and_of_a_number(values):
+    assert (smallest(np.array(values)), largest(np.array(values))) == (min(values), max(values))
+    assert smallest(values[0]) == largest(values[0]) == values[0]
 
 
 @given(several)

@@ -67,6 +67,8 @@ def test_a_scenario_ran_as_its_options_say():
     assert scenario_run(Measurement(scenario=said, samples={"options": {"experts": "default"}})) == said
     ran = scenario_run(Measurement(scenario=said, samples={"options": {"experts": "grouped"}}))
     assert ran == {"training": {"seq_len": 8, "experts": "grouped"}}
+    fused = scenario_run(Measurement(scenario=said, samples={"options": {"optimizer_kernel": "fused", "warmup": 3}}))
+    assert fused == {"training": {"seq_len": 8, "optimizer_kernel": "fused"}}
     assert said == {"training": {"seq_len": 8}}
 
 

@@ -22,6 +22,9 @@ ROW = {
     "measured_step_time_s": "1.25",
 }
 
+TOLD = "args: --transformer-impl=transformer_engine --deterministic-mode=True"
+"""Arguments of a run of Megatron, as notes list them."""
+
 
 def read(**changes: str) -> Scenario:
     row = scenario_of_row({**ROW, **changes})

@@ -23,7 +23,7 @@ from runners.model.transformer import Share, Transformer, build
 from runners.parallel.mesh import mesh_of
 from runners.ranks import Ranks
 from runners.train_step import Trainer, one_step, prepare
-from tests.runners.parallel.plans import PLANS, document
+from tests.runners.parallel.plans import document
 
 RATE = 1024.0
 """Learning rate, so large that what a step changes is not lost in the digits of what it changes."""
@@ -56,7 +56,7 @@ def _rank(rank: int, world: int, store: str, out: Path, names: list[str]) -> Non
     found = {}
     for name in names:
         try:
-            found[name] = compared(scenario_from_json(document(name)), ranks, PLANS[name].get("options", {}))
+            found[name] = compared(scenario_from_json(document(name)), ranks)
         except Exception:
             found[name] = {"error": traceback.format_exc()}
             (out / f"{rank}.json").write_text(json.dumps(found))
@@ -66,9 +66,9 @@ def _rank(rank: int, world: int, store: str, out: Path, names: list[str]) -> Non
     os._exit(0)
 
 
-def compared(scenario: Scenario, ranks: Ranks, options: dict) -> dict:
+def compared(scenario: Scenario, ranks: Ranks) -> dict:
     """Largest difference of any parameter's change, over the largest change of that parameter; and both losses."""
-    trainer = prepare(scenario, ranks, 0, **options)
+    trainer = prepare(scenario, ranks, 0)
     for group in trainer.optimizer.param_groups:
         group["lr"] = RATE
     before = {name: full(p).clone() for name, p in named(trainer)}

@@ -158,10 +158,10 @@ def _log(
         message = f"{held}: a finished run has train_runtime"
         warnings.append(Warning(code="no-step-time", message=message))
     batch = said.get("Total train batch size", 0)
-    own = said.get("Instantaneous batch size per device", 0) * said.get("Gradient Accumulation steps", 1)
+    each, passes = said.get("Instantaneous batch size per device", 0), said.get("Gradient Accumulation steps", 1)
+    own = each * passes
     world = batch // own if batch and own and batch % own == 0 else 0
     if world:
-        each, passes = said["Instantaneous batch size per device"], said.get("Gradient Accumulation steps", 1)
         message = f"Derived: {batch} sequences of a step over {each} of a device in {counted(passes, 'pass', 'passes')}"
         warnings.append(Warning(code=FIELD_DERIVED, message=message, where="plan.dp"))
     length = _length(entries, steps, batch)

@@ -38,7 +38,7 @@ export function createHardwareSliders({ of, title, now: current, set, has } = OF
     const spoken = of ? { "aria-label": `${of}: ${label}` } : {};
     const exact = h("input", {
       type: "number",
-      min: 0.001,
+      min: LEAST_TIMES,
       step: "any",
       "aria-label": `${of && `${of}: `}${label}, exact multiple`,
     });

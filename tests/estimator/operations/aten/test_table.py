@@ -157,8 +157,6 @@ def test_half_precision_images_are_turned_unless_their_channels_come_last():
 
 
 N, D = 8192, 1024
-
-
 WIDE, TURNED = tensor(N, D, dtype="float32"), tensor(N, D, strides=(1, N))
 
 
@@ -244,8 +242,6 @@ def test_an_op_that_is_not_there_moves_its_operands_once():
 
 
 dtypes = st.sampled_from(("float32", "bfloat16", "int64", "bool"))
-
-
 operands = st.builds(
     Operand,
     shape=st.lists(st.integers(0, 5), max_size=4).map(tuple),

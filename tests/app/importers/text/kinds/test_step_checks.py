@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.importers.text.kinds.step_checks import settle
+from app.importers.text.kinds.step_checks import contained_backward, settle, total_is_sum
 
 ROW = {"gpus": 8, "seq_len": 1024, "batch": 64, "step_s": 0.5, "tokens_per_s": 131072.0}
 
@@ -44,3 +44,30 @@ def test_rows_that_fit_neither_way_are_said_and_kept():
 )
 def test_passes_and_what_tells_nothing_change_nothing(row):
     assert settled(row) == ([row], [])
+
+
+def test_a_forward_that_is_the_total_holds_the_backward():
+    rows = [{"forward_s": 0.0645, "backward_s": 0.042, "step_s": 0.0645, "forward_total_s": 0.645}]
+    (said,) = contained_backward(rows, "line 1")
+    assert said.code == "forward-contains-backward"
+    assert rows == [
+        {
+            "forward_s": pytest.approx(0.0225),
+            "backward_s": 0.042,
+            "forward_backward_s": 0.0645,
+            "forward_backward_total_s": 0.645,
+        }
+    ]
+
+
+def test_an_honest_forward_is_left_alone():
+    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}, {"forward_s": 1.0, "step_s": 1.0}]
+    assert contained_backward(rows, "") == []
+    assert rows[0] == {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}
+
+
+def test_a_total_without_optimizer_is_forward_and_backward():
+    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0}, {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}]
+    total_is_sum(rows)
+    assert rows[0]["forward_backward_s"] == 3.0
+    assert rows[1]["step_s"] == 3.5

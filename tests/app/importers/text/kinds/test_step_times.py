@@ -2,24 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.importers.text.kinds.run_cells import describe
-from app.importers.text.kinds.same_run import mark_repeats
-from app.importers.text.kinds.step_checks import contained_backward, total_is_sum
-from app.importers.text.values.figures import Findings
-from app.importers.text.values.header import column
-from estimator.scenario.measurement import Measurement
-from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.text_steps import scenario_of_text_row
-from tests.app.importers.reading import codes, one, read
-
-
-def rows(folder, text):
-    return list(one(read(folder, text), "step-times").rows)
+from tests.app.importers.reading import codes, one, read, step_rows
 
 
 def test_columns_of_mean_and_spread_in_milliseconds(tmp_path):
     text = "model,batch,context_length,fwd_mean (ms),fwd_std (ms),bwd_mean (ms)\nxl,8,512,10.5,0.5,20\n"
-    assert rows(tmp_path, text) == [
+    assert step_rows(tmp_path, text) == [
         {
             "model": "xl",
             "batch": 8,
@@ -35,7 +23,7 @@ def test_columns_of_mean_and_spread_in_milliseconds(tmp_path):
 def test_units_in_the_cells(tmp_path):
     text = "| Model | Forward pass | Backward pass | Peak memory |\n|---|---|---|---|\n"
     text += "| A | 4.027 ms | 80 us | 2.5 GiB |\n"
-    (row,) = rows(tmp_path, text)
+    (row,) = step_rows(tmp_path, text)
     assert row["forward_s"] == 0.004027
     assert row["backward_s"] == 8e-05
     assert row["peak_memory_bytes"] == 2.5 * 1024**3
@@ -43,7 +31,7 @@ def test_units_in_the_cells(tmp_path):
 
 def test_whole_steps_and_other_columns_are_kept(tmp_path):
     text = "size  dtype  step time (s)  GPU  tokens\nlarge  bf16  1.25  A100  4096\nxl  fp16  2.5  A100  4096\n"
-    first, second = rows(tmp_path, text)
+    first, second = step_rows(tmp_path, text)
     assert first == {
         "model": "large",
         "precision": "bf16",
@@ -88,13 +76,13 @@ def test_labels_tell_compiled_from_eager_and_the_precision(tmp_path):
     table = "model  forward (ms)\nxl_seq128  5.5\nxl_seq256  6.5\n"
     second, third = table.replace("5.5", "7.5"), table.replace("5.5", "3.5")
     text = f"# Times\ncompiled\n\n{table}\nnot compiled\n\n{second}\nBF16\n\n{third}"
-    found = rows(tmp_path, text)
+    found = step_rows(tmp_path, text)
     assert [row["compile"] for row in found] == [True, True, False, False, False, False]
     assert [row.get("precision") for row in found] == [None] * 4 + ["bf16"] * 2
 
 
 def test_totals_give_the_number_of_iterations(tmp_path):
-    (row, _) = rows(tmp_path, "model  avg_forward_time (s)  total_forward_time (s)\na  0.5  10.0\nb  0.25  5.0\n")
+    (row, _) = step_rows(tmp_path, "model  avg_forward_time (s)  total_forward_time (s)\na  0.5  10.0\nb  0.25  5.0\n")
     assert row == {"model": "a", "forward_s": 0.5, "forward_total_s": 10.0, "iterations": 20, "status": "ok"}
 
 
@@ -102,152 +90,6 @@ def test_sizes_in_megabytes_are_doubtful(tmp_path):
     assert "mb-ambiguous" in codes(read(tmp_path, "model  step (ms)  memory (MB)\na  5.5  100\nb  6.5  200\n"))
     said = read(tmp_path, "model  step (ms)  memory (GB)\na  5.5  10\nb  6.5  20\n").warnings
     assert ["'GB' was read" in one.message for one in said if one.code == "mb-ambiguous"] == [True]
-
-
-@pytest.mark.parametrize(
-    ("header", "text", "row"),
-    [
-        ("Model", "small_seq128", {"model": "small", "seq_len": 128}),
-        ("model", "2.7B-ctx512", {"model": "2.7B", "seq_len": 512}),
-        ("size", "**xl**", {"model": "xl"}),
-        ("Params", "1,998,235,200", {"parameters": 1998235200}),
-        ("context_length", "512", {"seq_len": 512}),
-        ("bs", "8", {"batch": 8}),
-        ("dtype", "torch.bfloat16", {"precision": "bf16"}),
-        ("dtype", "", {}),
-        ("Peak mem (GiB)", "2", {"peak_memory_bytes": 2.0 * 1024**3}),
-        ("GPU", "A100", {"gpu": "A100"}),
-        ("layers", "12", {"layers": 12}),
-        ("Status", "✓", {}),
-    ],
-)
-def test_what_columns_beside_the_times_say(header, text, row):
-    found: dict = {}
-    describe(found, column(header), text, Findings())
-    assert found == row
-
-
-def test_a_name_of_the_catalogue_is_its_model_unless_the_parameters_say_otherwise():
-    for name, count, key in (
-        ("llama3-8b", "", "llama3-8b"),
-        ("gpt2", "124,439,808", "gpt2"),
-        ("gpt2", "7", None),
-        ("mine", "", None),
-    ):
-        found: dict = {}
-        describe(found, column("Model"), name, Findings())
-        if count:
-            describe(found, column("Params"), count, Findings())
-        assert found.get("catalogue_model") == key
-
-
-def test_parameters_name_the_catalogues_model():
-    found: dict = {}
-    describe(found, column("Model"), "small_seq128", Findings())
-    describe(found, column("Params"), "128,625,408", Findings())
-    assert found["catalogue_model"] == "cs336-small"
-
-
-def test_a_status_may_say_out_of_memory():
-    findings = Findings()
-    describe({}, column("Status"), "OOM", findings)
-    assert findings.oom == 1
-
-
-def test_a_forward_that_is_the_total_holds_the_backward():
-    rows = [{"forward_s": 0.0645, "backward_s": 0.042, "step_s": 0.0645, "forward_total_s": 0.645}]
-    (said,) = contained_backward(rows, "line 1")
-    assert said.code == "forward-contains-backward"
-    assert rows == [
-        {
-            "forward_s": pytest.approx(0.0225),
-            "backward_s": 0.042,
-            "forward_backward_s": 0.0645,
-            "forward_backward_total_s": 0.645,
-        }
-    ]
-
-
-def test_an_honest_forward_is_left_alone():
-    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}, {"forward_s": 1.0, "step_s": 1.0}]
-    assert contained_backward(rows, "") == []
-    assert rows[0] == {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}
-
-
-def test_a_total_without_optimizer_is_forward_and_backward():
-    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0}, {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}]
-    total_is_sum(rows)
-    assert rows[0]["forward_backward_s"] == 3.0
-    assert rows[1]["step_s"] == 3.5
-
-
-def test_repeats_need_the_same_case_and_digits():
-    row = {"model": "xl", "seq_len": 128, "precision": "fp32", "forward_s": 0.1, "forward_std_s": 0.01}
-    first = Measurement(label="first", rows=(dict(row),))
-    second = Measurement(label="second", rows=(dict(row), {**row, "precision": "bf16"}, {**row, "forward_s": 0.11}))
-    (said,) = mark_repeats([first, second])
-    assert (said.code, said.where) == ("duplicate-rows", "second")
-    assert [row.get("duplicate_of") for row in second.rows] == ["first", None, None]
-    assert said.message.startswith("1 row (1 timing) of earlier tables")
-    assert mark_repeats([Measurement(rows=({"model": "a"}, {"model": "a"}))]) == []
-
-
-def test_rows_of_one_table_and_of_other_settings_are_no_repeats():
-    row = {"model": "gpt2", "gpu": "H100", "gpus": 8, "step_s": 0.21}
-    assert mark_repeats([Measurement(rows=(dict(row), dict(row)))]) == []
-    assert mark_repeats([Measurement(rows=(dict(row),)), Measurement(rows=({**row, "gpus": 4},))]) == []
-
-
-def test_the_gpu_and_how_many_are_read_whichever_column_says_it(tmp_path):
-    text = "| model | GPU | Batch size per GPU | step (s) |\n|---|---|---|---|\n| gpt2 | 8x A100 80GB | 4 | 0.5 |\n"
-    (row,) = rows(tmp_path, text)
-    assert (row["gpu"], row["gpus"], row["batch_per_gpu"]) == ("A100 80GB", 8, 4)
-    (row,) = rows(tmp_path, "| model | GPU | # GPUs | step (s) |\n|---|---|---|---|\n| gpt2 | H100 | 16 | 0.5 |\n")
-    assert (row["gpu"], row["gpus"]) == ("H100", 16)
-
-
-def test_a_table_whose_rows_name_their_gpus_asks_only_for_what_may_be_two(tmp_path):
-    def device(*gpus):
-        lines = "".join(f"gpt2,{gpu},4,1024,{at}00\n" for at, gpu in enumerate(gpus, 1))
-        return one(read(tmp_path, f"model,GPU,batch,seq,step (ms)\n{lines}")).device
-
-    assert device("H100", "H100 SXM") == {"name": "NVIDIA H100 SXM 80 GB"}
-    assert device("H100", "A100-80GB") == {}
-    asked = [chip["chip"] for chip in device("H100", "A100")["candidates"]]
-    assert asked == ["a100-80gb-sxm", "a100-80gb-pcie", "a100-40gb-sxm", "a100-40gb-pcie"]
-
-
-def test_nothing_speaks_for_one_of_the_chips_that_could_where_a_table_names_none(tmp_path):
-    text = "model,batch,seq,precision,step (ms)\ngpt2,8,1024,fp32,270\n"
-    found = one(read(tmp_path, text)).device["candidates"]
-    chips = [chip["chip"] for chip in found]
-    # versions for export come behind all others; the H200, whose name begins as the H20's, is none
-    assert chips.index("h200-sxm") < chips.index("h100-sxm")
-    assert chips[-2:] == ["h20", "h800-sxm"]
-    assert {chip["why"] for chip in found} == {""}
-
-
-HEAD = "| Model | GPU | {} | step (ms) |\n|---|---|{}---|\n"
-
-
-@pytest.mark.parametrize(
-    ("columns", "cells", "found"),
-    [
-        ("GPUs | Global batch | Seq. len", "8 | 1k | 8K", {"gpus": 8, "global_batch": 1024, "seq_len": 8192}),
-        ("n_gpu | bs/gpu | ga", "8 | 4 | 16", {"gpus": 8, "batch_per_gpu": 4, "gradient_accumulation": 16}),
-        ("nodes | GPUs/node | MicroBatchSize", "2 | 4 | 1", {"nodes": 2, "gpus_per_node": 4, "micro_batch": 1}),
-        ("ZeRO | Activation Checkpointing | GPUs", "2 | True | 4", {"sharding": "zero2", "recompute": "full"}),
-        ("Sharding Strategy | act_ckpt | NumParams", "FULL_SHARD | no | 1.5B", {"recompute": "none"}),
-        ("SeqLen (T) | Batch size (tokens) | # GPUs", "4096 | 4M | 8", {"global_batch": 1024, "seq_len": 4096}),
-        ("Batch size (tokens) | seq | # GPUs", "4,000,000 | 4000 | 8", {"global_batch": 1000}),
-        ("params | Tokens/s | tok/s/GPU", "124M | 78.2k | 9,775", {"parameters": 124_000_000, "tokens_per_s": 78200}),
-    ],
-)
-def test_what_a_row_says_of_its_run(tmp_path, columns, cells, found):
-    text = HEAD.format(columns, "---|" * columns.count("|") + "---|") + f"| gpt2 | H100 | {cells} | 100 |\n"
-    (row,) = rows(tmp_path, text)
-    assert {name: row.get(name) for name in found} == found
-    assert row["step_s"] == 0.1
 
 
 @pytest.mark.parametrize(
@@ -263,13 +105,13 @@ def test_what_a_row_says_of_its_run(tmp_path, columns, cells, found):
     ],
 )
 def test_ways_to_say_how_long_a_step_is(tmp_path, header, cell, seconds):
-    (row,) = rows(tmp_path, f"| model | gpu | batch | {header} |\n|---|---|---|---|\n| xl | H100 | 8 | {cell} |\n")
+    (row,) = step_rows(tmp_path, f"| model | gpu | batch | {header} |\n|---|---|---|---|\n| xl | H100 | 8 | {cell} |\n")
     assert row["step_s"] == seconds
 
 
 def test_a_time_of_training_in_hours_is_no_step(tmp_path):
     text = "| model | gpu | Training time | Steps/s |\n|---|---|---|---|\n| a | V100-32GB | 2h 14m | 6.4 |\n"
-    (row,) = rows(tmp_path, text)
+    (row,) = step_rows(tmp_path, text)
     assert (row["training_time_s"], row["step_s"]) == (8040, 1 / 6.4)
 
 
@@ -291,91 +133,27 @@ def test_what_cannot_be_counted_is_said_with_its_column(tmp_path):
 
 def test_a_table_of_rates_needs_no_time(tmp_path):
     text = "| Model | GPUs | TPS/GPU | Throughput (S/s) |\n|---|---|---|---|\n| Llama 8B | 8 | 5,762 | 5.6 |\n"
-    (row,) = rows(tmp_path, text)
+    (row,) = step_rows(tmp_path, text)
     assert (row["tokens_per_s_per_gpu"], row["samples_per_s"]) == (5762, 5.6)
 
 
 def test_what_a_step_counts_is_no_time_of_it(tmp_path):
     text = "model,gpu,Step,train_loss,tokens_per_step,train_steps,step_time (ms)\nxl,H100,10,2.31,524288,1000,310\n"
-    (row,) = rows(tmp_path, text)
+    (row,) = step_rows(tmp_path, text)
     assert (row["step_s"], row["step"], row["train_loss"]) == (0.31, 10, 2.31)
 
 
 def test_minutes_are_no_least_where_nothing_else_has_a_statistic(tmp_path):
     text = "| model | gpu | Time per step (min) |\n|---|---|---|\n| xl | H100 | 1.7 |\n"
-    assert rows(tmp_path, text)[0]["step_s"] == 102
+    assert step_rows(tmp_path, text)[0]["step_s"] == 102
     both = "| model | gpu | step (max) | step (min) |\n|---|---|---|---|\n| xl | H100 | 2 s | 1.7 s |\n"
-    assert rows(tmp_path, both)[0]["step_min_s"] == 1.7
+    assert step_rows(tmp_path, both)[0]["step_min_s"] == 1.7
 
 
 def test_a_speed_in_seconds_is_no_speed_up(tmp_path):
     text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n"
     text += "| b | H100 | 3.2it/s | - |\n"
     assert one(read(tmp_path, text)).origin.format == "text/table"
-
-
-def test_the_size_of_a_file_is_no_model(tmp_path):
-    text = "model,size,batch,seq_len,step (ms)\ngpt2,0.5 GB,8,1024,120\n"
-    assert rows(tmp_path, text)[0]["model"] == "gpt2"
-    assert rows(tmp_path, text)[0]["size_bytes"] == 5e8
-    assert rows(tmp_path, "size,batch,seq_len,step (ms)\n7B,8,1024,120\n")[0]["model"] == "7B"
-
-
-def test_a_column_may_say_what_ran_out_of_memory(tmp_path):
-    found = rows(tmp_path, "model,micro_batch,step_time_ms,oom\ngpt2,4,120.5,False\ngpt2,8,,True\n")
-    assert [(row["step_s"], row["status"]) for row in found] == [(0.1205, "ok"), (None, "oom")]
-
-
-def test_a_sentence_before_a_table_says_how_the_model_is_spread(tmp_path):
-    table = "\n\n| Model | step time (ms) |\n|---|---|\n| llama2-7b | 2500 |\n"
-    sharded = "Trained with FSDP on 8 A100 80GB, bf16, seq 2048, batch 16."
-    (row,) = rows(tmp_path, "# Results\n\n" + sharded + table)
-    assert (row["sharding"], row["gpus"], row["precision"]) == ("fsdp", 8, "bf16")
-    place = TableDevice(chip="a100-80gb-sxm", ranks=1, calibration=None, assumed={})
-    assert scenario_of_text_row({**row, "seq_len": 2048}, place).plan.sharding == "fsdp"
-    assert not any("FSDP" in said for said in place.assumed)
-    (row,) = rows(tmp_path, "All runs: tensor parallel 4, pipeline parallel 2, 8x H100." + table)
-    assert {name: row[name] for name in ("gpus", "tp", "pp")} == {"gpus": 8, "tp": 4, "pp": 2}
-    stated = "| Model | Strategy | tp | step (ms) |\n|---|---|---|---|\n| gpt2-xl | DDP | 4 | 5 |\n"
-    (row,) = rows(tmp_path, "FSDP, tensor parallel 2.\n\n" + stated)
-    assert ("sharding" in row, row["strategy"], row["tp"]) == (False, "DDP", 4)
-    counted = "| Model | gpus | step (ms) |\n|---|---|---|\n| gpt2-xl | 4 | 5 |\n| gpt2-xl | 8 | 6 |\n"
-    found = rows(tmp_path, "Data parallel 8, tensor parallel 2.\n\n" + counted)
-    assert [("dp" in row, row["tp"], row["gpus"]) for row in found] == [(False, 2, 4), (False, 2, 8)]
-
-
-def test_sentences_before_a_table_say_its_unit_batch_and_length(tmp_path):
-    table = "| model | forward | full step |\n|---|---|---|\n| small | 12.1 | 41.0 |\n"
-    said = "GPU: H100-80GB. batch = 16, context length 512. BF16 autocast. Times in ms.\n\n"
-    imported = read(tmp_path, "## Step times\n\n" + said + table)
-    (row,) = one(imported, "step-times").rows
-    assert (row["forward_s"], row["step_s"], row["batch"], row["seq_len"]) == (0.0121, 0.041, 16, 512)
-    assert not codes(imported) & {"unit-assumed", "batch-assumed"}
-    assert "said-in-text" in codes(imported)
-    assert row["precision"] == "bf16-amp"
-
-
-@pytest.mark.parametrize(
-    ("said", "key", "value"),
-    [
-        ("All times are given in milliseconds.", "forward_s", 0.0121),
-        ("Times in ms. Of the others, times in s.", "forward_s", 12.1),
-        ("Runs with batch 4 and with batch 8.", "batch", None),
-        ("Per-GPU batch size of 8.", "batch_per_gpu", 8),
-        ("A batch of 4 M tokens, sequence length: 4096.", "seq_len", 4096),
-        ("A batch of 4 M tokens, sequence length: 4096.", "batch", None),
-        ("On one H100, fp32, 5 warm-up steps.", "precision", "fp32"),
-        ("Mixed precision (bf16), batch 4.", "precision", "bf16-amp"),
-        ("fp32 with TF32 disabled.", "precision", "fp32"),
-        ("fp32 and bf16 are compared.", "precision", None),
-        ("Trained on 8x H100.", "gpus", 8),
-        ("Trained on 4 GPUs, and on 8 GPUs.", "gpus", None),
-    ],
-)
-def test_a_sentence_is_of_all_rows_only_where_it_names_one(tmp_path, said, key, value):
-    table = "| model | forward |\n|---|---|\n| ours | 12.1 |\n"
-    (row,) = rows(tmp_path, "## Step times\n\n" + said + "\n\n" + table)
-    assert row.get(key) == value
 
 
 @pytest.mark.parametrize(
@@ -388,7 +166,7 @@ def test_a_sentence_is_of_all_rows_only_where_it_names_one(tmp_path, said, key, 
 )
 def test_a_bare_unit_of_time_beside_a_model_is_that_of_a_step(tmp_path, header, row):
     cells = {"model": "gpt2", "seq": "512", "ms": "40", "s": "40", "GB": "5.5", "GiB": "5.5"}
-    (found,) = rows(tmp_path, f"{header}\n{','.join(cells[name] for name in header.split(','))}\n")
+    (found,) = step_rows(tmp_path, f"{header}\n{','.join(cells[name] for name in header.split(','))}\n")
     assert {name: found.get(name) for name in row} == row
 
 
@@ -397,61 +175,3 @@ def test_sizes_under_a_bare_gb_are_memory_and_what_lacks_a_unit_is_asked_for_one
     assert (found.origin.format, found.rows[0]) == ("text/table", {"seq": 512, "time_s": 0.0412, "memory_bytes": 9.1e9})
     (asked,) = [one.message for one in one(read(tmp_path, "name,peak mem\na,9.1\n")).warnings if "unit" in one.code]
     assert "'peak mem (GiB)'" in asked
-
-
-def test_flags_of_a_trainer_say_precision_and_sharding(tmp_path):
-    flags = ("true,false,full_shard", "false,True,no", "false,false,True", ",,off")
-    text = "model,bf16,fp16,fsdp,ms\n" + "".join(f"gpt2,{each},40\n" for each in flags)
-    said = [(row.get("precision"), row.get("sharding")) for row in rows(tmp_path, text)]
-    assert said == [("bf16-amp", "full_shard"), ("fp16-amp", None), ("fp32", "fsdp"), (None, None)]
-
-
-@pytest.mark.parametrize("flags", ["bf16,amp", "amp,bf16"])
-def test_amp_beside_bf16_is_autocast_to_that_whichever_column_comes_first(tmp_path, flags):
-    (row,) = rows(tmp_path, f"model,{flags},ms\ngpt2,true,true,40\n")
-    assert row["precision"] == "bf16-amp"
-
-
-@pytest.mark.parametrize(
-    ("header", "cells"),
-    [
-        (
-            "LLM,Accelerator,World Size,Global BS,Context,Precision,Iteration time [ms]",
-            "gpt2-xl,H100,8,64,1024,bf16,890",
-        ),
-        ("Net;Card;#cards;BS total;ctx len;dtype;sec/it", "gpt2-xl;H100;8;64;1024;bf16;0.89"),
-        ("Net;GPU;Cards;Total BS;seq;dtype;s/it", "gpt2-xl;H100;8;64;1024;bf16;0.89"),
-    ],
-)
-def test_words_for_models_cards_and_batches_are_read(tmp_path, header, cells):
-    (row,) = rows(tmp_path, f"{header}\n{cells}\n")
-    assert row == {
-        "model": "gpt2-xl",
-        "catalogue_model": "gpt2-xl",
-        "gpu": "H100",
-        "gpus": 8,
-        "global_batch": 64,
-        "seq_len": 1024,
-        "precision": "bf16",
-        "step_s": 0.89,
-        "status": "ok",
-    }
-
-
-@pytest.mark.parametrize("header", ["optimizer,optimizer kernel", "Optimizer,optimizer_kernel"])
-def test_kernels_of_an_optimizer_are_neither_its_time_nor_another_optimizer(tmp_path, header):
-    about = f"model,gpu,batch,seq len,{header},step (ms)\n"
-    text = about + "gpt2,H100,4,512,AdamW,fused,24\ngpt2,H100,4,512,AdamW,for-loop,33\n"
-    measured = one(read(tmp_path, text), "step-times")
-    assert [(row["optimizer"], row["optimizer_kernel"]) for row in measured.rows] == [
-        ("AdamW", "fused"),
-        ("AdamW", "for-loop"),
-    ]
-    assert not measured.steps_s, "rows of other kernels are no steps of one run"
-
-
-def test_kernels_alone_are_no_optimizer(tmp_path):
-    text = "model,gpu,batch,seq len,optimizer_kernel,step (ms)\ngpt2,H100,4,512,fused,24\n"
-    (row,) = rows(tmp_path, text)
-    assert row["optimizer_kernel"] == "fused"
-    assert "optimizer" not in row

@@ -160,24 +160,25 @@ def stage_memory(
     of_pipeline = kind.name != "only"
     # Buffers in which gradients live and travel are there from the start, as are gradients that are only zeroed.
     there = shard.training.traits.in_place_buffers or shard.training.traits.keeps_gradients
-    casts = cast * n.compute if n.autocast else 0.0
+    casts_once = casts = cast * n.compute if n.autocast else 0.0
+    of_head_cast = shard.head_parameters * n.compute if n.autocast and kind.head else 0.0
+    redone = shard.redone_blocks > 0 if n.autocast else False
     if n.autocast and of_pipeline:
         # A stage is called for each micro-batch under an autocast of its own, whose casts backward needs.
-        of_head_cast = shard.head_parameters * n.compute if kind.head else 0.0
-        casts = (casts - of_head_cast) * in_flight + of_head_cast * at_head
-    of_batch = leaves + (casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
+        casts = (casts_once - of_head_cast) * in_flight + of_head_cast * at_head
+    # Of checkpointed blocks no casts stay: they go with the autocast of the chunk that forward has run.
+    kept_casts = where(redone, of_head_cast * at_head, casts)
+    of_batch = leaves + (kept_casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
     # What backward leaves while that many are in flight: gradients of those that are not; or all of them, with one
     # micro-batch less in flight than there are.
     others = minimum(micro_batches - in_flight, 1.0)
     later = where(micro_batches > 1, gradients - (1.0 - others) * of_batch, 0.0)
     accumulated = gradients if there else maximum(others * gradients, later)
-    at_loss_casts, last_casts = casts, where(layers > 1, 0.0, casts)
-    block_casts = casts
-    redone = shard.redone_blocks > 0 if n.autocast else False
+    block_casts, last_casts = casts, where(layers > 1, casts - casts_once, casts)
     if n.autocast:
-        # Backward of checkpointed blocks casts their weights again; what forward had cast went with its autocast.
-        at_loss_casts = where(redone, shard.head_parameters * n.compute if kind.head else 0.0, casts)
-        of_redone = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts)
+        # Backward of checkpointed blocks casts their weights again, beside those of heads that wait.
+        of_redone = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts_once)
+        of_redone = of_redone + of_head_cast * maximum(at_head - 1, 0)
         block_casts, last_casts = where(redone, of_redone, casts), where(redone, of_redone, last_casts)
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
@@ -245,7 +246,7 @@ def stage_memory(
             MemoryKind.GRADIENTS: accumulated,
             MemoryKind.ACTIVATIONS: activations + head_kept,
             MemoryKind.LOGITS: (shard.logits_end_bytes if kind.head else 0.0) + held_logits,
-            MemoryKind.TEMPORARIES: where(redone, casts, 0.0),
+            MemoryKind.TEMPORARIES: where(redone, (casts_once - of_head_cast) / chunks + kept_casts, 0.0),
             MemoryKind.COMMUNICATION: standing,
         }
     if kind.head:
@@ -262,7 +263,7 @@ def stage_memory(
             MemoryKind.GRADIENTS: accumulated,
             MemoryKind.ACTIVATIONS: activations + head_kept,
             MemoryKind.LOGITS: shard.logits_peak_bytes + held_logits,
-            MemoryKind.TEMPORARIES: at_loss_casts,
+            MemoryKind.TEMPORARIES: kept_casts,
             MemoryKind.COMMUNICATION: standing + at_loss,
         }
         moments = {"loss backward": loss, **moments}

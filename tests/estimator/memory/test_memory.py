@@ -411,6 +411,26 @@ def test_interleaved_stages_hold_more_than_plain_ones():
     assert first.in_flight / plain.in_flight == pytest.approx(1 + (2 - 1) / (2 * 2))
 
 
+@pytest.mark.parametrize(
+    ("plan", "held", "at_head"),
+    [({"schedule": "interleaved", "virtual_stages": 2}, 1.5, 1.0), ({"schedule": "gpipe"}, 8.0, 8.0)],
+)
+def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, held, at_head):
+    # A pipeline calls a chunk under an autocast of its own, and a checkpoint keeps no weight that its blocks cast.
+    many = scenario({**LLAMA, "layers": 8}, plan={"pp": 2, "recompute": "full", **plan}, precision="bf16-amp",
+                    global_batch=8)  # fmt: skip
+    setting = built(many).setting
+    chunks = setting.virtual_stages
+    found = stage_memory(setting.shard, setting.kinds[-1], setting.policy, in_flight=held, micro_batches=8,
+                         workspace_bytes=WORKSPACE, head_in_flight=at_head, chunks=chunks)  # fmt: skip
+    one_block, head = 2 * setting.shard.blocks[0].cast_parameters, 2 * setting.shard.head_parameters
+    temporaries = {moment: kinds.get("temporaries", 0.0) for moment, kinds in found.moments.items()}
+    assert temporaries["end of forward"] == 4 / chunks * one_block + at_head * head
+    assert temporaries["loss backward"] == at_head * head
+    inside = temporaries["last block's FFN backward"] - setting.shard.blocks[0].ffn_bytes
+    assert inside == one_block + (at_head - 1) * head
+
+
 def test_streams_of_fsdp_keep_what_they_gathered_and_scattered():
     def held(sharding: str, framework: str = "pytorch-eager", dp: int = 4) -> tuple[float, float]:
         found = memory(plan={"dp": dp, "sharding": sharding}, framework=framework, global_batch=dp)

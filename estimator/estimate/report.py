@@ -144,7 +144,8 @@ def stage_memories(setting: Setting, e: Efficiencies) -> tuple[MemoryOfStage, ..
 def _of_kind(
     setting: Setting, kind: StageKind, indices: list[int], flying: Number, e: Efficiencies
 ) -> Iterator[MemoryOfStage]:
-    memory = memory_of_stage(setting, kind, flying, e.workspace_bytes)
+    place: Number = float(indices[0]) if isinstance(flying, (int, float)) else np.array(indices, dtype=float)
+    memory = memory_of_stage(setting, kind, flying, e.workspace_bytes, place)
     reserved = np.broadcast_to(memory.reserved_bytes(e), (len(indices),)).tolist()
     for index, (moment, by_kind), held in zip(indices, memory.at_peaks(len(indices)), reserved, strict=True):
         yield MemoryOfStage(

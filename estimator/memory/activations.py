@@ -48,16 +48,29 @@ def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     return count * d.widths.compute, count * 3 * d.widths.compute
 
 
+def retained_logits_bytes(d: RankSizes) -> Number:
+    """Bytes that the peak of ``logits_bytes`` has more where the graph is retained: autocast's copy of 2-byte logits.
+
+    The loss keeps 6 bytes per logit; plain backward has let go of 2 of them when its gradients (4 and 2) are fullest.
+    """
+    traits = d.training.traits
+    plain = d.widths.autocast and not (traits.vocab_parallel_loss or d.training.fused_loss or traits.upcasts_logits)
+    return d.tokens * d.vocab * 2.0 if plain else 0.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockMoments:
     """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.
 
     ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone
     (``freed`` of what was kept), the gradients of its weights and of the score matrix exist. ``kept`` is what the whole
-    block keeps, none recomputed.
+    block keeps, none recomputed. ``put_off``: gradients of the results of its products and norms that have weights.
+    ``ended``: what others live at the end.
     """
 
     kept: Number
+    ended: Number
+    put_off: Number
     ffn: Number
     attention: Number
     freed: Number
@@ -84,10 +97,29 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
             heads = maximum(heads, d.scores * (2 * e if d.fused else (12.0 if e == 4 else 10.0)))
     return BlockMoments(
         kept=kept_bytes(tuple(forward)),
+        ended=stream + heads - 3 * d.tokens * d.query_width * e if d.model.network != "ffn" else stream,
+        put_off=result_bytes(d, block.plain) + _norms_bytes(d),
         ffn=stream + block.ffn_gradient_bytes,
         attention=stream + heads,
         freed=freed,
     )
+
+
+def result_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
+    """Bytes of the results of products that have weights: a weight's gradient is (inputs × rows)·(rows × outputs)."""
+    elements = sum((op.k * op.n * op.batch * op.count for op in ops if op.weight and op.kind == "gemm"), start=0.0)
+    return elements * d.widths.compute
+
+
+def norm_bytes(d: RankSizes) -> Number:
+    """Bytes of the result of one norm of the stream, which autocast leaves as wide as its weights."""
+    return d.stream_tokens * d.hidden * (d.widths.residual if d.widths.autocast else d.widths.compute)
+
+
+def _norms_bytes(d: RankSizes) -> Number:
+    width = d.widths.residual if d.widths.autocast else d.widths.compute
+    heads = d.tokens * (d.query_width + d.key_width) * width if d.model.qk_norm else 0.0
+    return norm_bytes(d) * (d.model.norms_per_layer if d.model.network == "transformer" else 0) + heads
 
 
 def _is_weight_cast(op: Op) -> bool:

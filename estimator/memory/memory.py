@@ -10,6 +10,7 @@ from estimator.communication.data import WHOLLY_SHARDED
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
 from estimator.memory.gathered import gathered_bytes, other_streams
+from estimator.memory.put_off import PutOff, with_put_off
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.memory.stage_parameters import Policy, gathers_once, stage_parameters
@@ -111,10 +112,12 @@ def stage_memory(
     workspace_bytes: Number,
     head_in_flight: Number | None = None,
     chunks: Number = 1,
+    put_off: PutOff | None = None,
 ) -> StageMemory:
     """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
 
     ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives.
+    ``put_off``: where the gradients of weights are put off.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
     block's backward, the first block's backward (all gradients, few activations), the exchange of gradients where it
@@ -156,7 +159,9 @@ def stage_memory(
     again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
     at_head = in_flight if head_in_flight is None else head_in_flight
     head_kept = shard.head_kept_bytes * at_head if kind.head else 0.0
-    held_logits = shard.logits_end_bytes * maximum(at_head - 1, 0) if kind.head else 0.0
+    # The loss lets go of its logits where the head's inputs have their gradients.
+    at_loss = maximum(at_head - (put_off.waiting if put_off else 0.0), 0.0)
+    held_logits = shard.logits_end_bytes * maximum(at_loss - 1, 0) if kind.head else 0.0
     of_pipeline = kind.name != "only"
     # Buffers in which gradients live and travel are there from the start, as are gradients that are only zeroed.
     there = shard.training.traits.in_place_buffers or shard.training.traits.keeps_gradients
@@ -195,7 +200,7 @@ def stage_memory(
             first=kind.embedding, last=kind.head, offloaded=policy.offload_activations,
         )  # fmt: skip
         activations = activations + outputs
-        held_logits = held_logits + (shard.handed_logits_bytes * at_head if kind.head else 0.0)
+        held_logits = held_logits + (shard.handed_logits_bytes * at_loss if kind.head else 0.0)
         standing, buckets = standing + waiting, buckets + waiting
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
@@ -251,7 +256,7 @@ def stage_memory(
         }
     if kind.head:
         again_gathered = policy.sharding == "fsdp" and not gathers_once(shard, kind, policy.sharding)
-        at_loss = 0.0 if again_gathered else inside + root
+        gathered_at_loss = 0.0 if again_gathered else inside + root
         if again_gathered:
             moments["head backward"] = {
                 MemoryKind.GRADIENTS: accumulated,
@@ -264,9 +269,15 @@ def stage_memory(
             MemoryKind.ACTIVATIONS: activations + head_kept,
             MemoryKind.LOGITS: shard.logits_peak_bytes + held_logits,
             MemoryKind.TEMPORARIES: kept_casts,
-            MemoryKind.COMMUNICATION: standing + at_loss,
+            MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
+    if put_off:
+        moments = with_put_off(
+            moments, shard, kind, put_off,
+            chunks=chunks, activations=activations + again, accumulated=accumulated,
+            ended_bytes=block_casts - last_casts + block.ended_bytes - block.attention_bytes,
+        )  # fmt: skip
     gathering, scattered_apart, apart = other_streams(shard, kind, policy, unit, owned * n.gradient)
     return StageMemory(
         states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.memory.activations import block_moments, handed_logits_bytes, kept_bytes, logits_bytes, loss_bytes
+from estimator.memory.activations import (
+    block_moments,
+    handed_logits_bytes,
+    kept_bytes,
+    logits_bytes,
+    loss_bytes,
+    norm_bytes,
+    result_bytes,
+    retained_logits_bytes,
+)
 from estimator.memory.allocator import rest_bytes
 from estimator.operations.rank_parameters import Matrices, matrices_of
 from estimator.operations.rank_sizes import RankSizes
@@ -19,6 +28,8 @@ from estimator.scenario.units import Number
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockMemory:
     """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward.
+
+    ``put_off_bytes``: gradients that its weights wait with, where backward goes to inputs first.
 
     ``split_parameters``: of the dense ones, those divided over tensor parallel ranks. ``dense_rest_bytes``,
     ``expert_rest_bytes``: what the allocator keeps beyond its large parameter tensors.
@@ -35,6 +46,8 @@ class BlockMemory:
     ffn_bytes: Number
     attention_bytes: Number
     freed_bytes: Number
+    ended_bytes: Number
+    put_off_bytes: Number
     ffn_parameters: Number
     dense_rest_bytes: Number
     expert_rest_bytes: Number
@@ -56,8 +69,10 @@ class RankMemory:
     head_parameters: Number
     norm_parameters: Number
     head_kept_bytes: Number
+    head_put_off_bytes: Number
     logits_end_bytes: Number
     logits_peak_bytes: Number
+    retained_logits_bytes: Number
     handed_logits_bytes: Number
     message_bytes: Number
     optimizer_tensor: Number
@@ -91,8 +106,10 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         head_parameters=model.vocab * model.hidden / vocab_tp if vocabulary else 0.0,
         norm_parameters=final_norm_parameters(model) if transformer else 0.0,
         head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
+        head_put_off_bytes=result_bytes(d, ops.head) + norm_bytes(d) if transformer else 0.0,
         logits_end_bytes=end if vocabulary else 0.0,
         logits_peak_bytes=peak if vocabulary else 0.0,
+        retained_logits_bytes=retained_logits_bytes(d) if vocabulary else 0.0,
         handed_logits_bytes=handed_logits_bytes(d) if vocabulary else 0.0,
         message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
@@ -127,6 +144,8 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
         ffn_bytes=inside.ffn,
         attention_bytes=inside.attention,
         freed_bytes=inside.freed,
+        ended_bytes=inside.ended,
+        put_off_bytes=inside.put_off,
         ffn_parameters=block.ffn_parameters,
         dense_rest_bytes=dense_rest,
         expert_rest_bytes=expert_rest,

@@ -216,15 +216,28 @@ def in_flight(
     return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
 
 
+SPLIT = ("zero-bubble", "zero-bubble-v")
+"""Schedules that put the gradients of weights off."""
+
+
+def weights_waiting(schedule: str, stage: Number, micro_batches: Number) -> Number:
+    """Micro-batches whose inputs have their gradients and whose weights wait, while the next one's inputs get theirs.
+
+    ZB-H1 delays W by as many micro-batches as there are stages before (Qi 2023, arXiv 2401.10241, figure 2); ZB-V runs
+    it right behind in its steady state.
+    """
+    return 0.0 * stage if schedule in FOLDED else minimum(stage, micro_batches - 1.0)
+
+
 def fullest_of(kind: str, schedule: str, stages: Number) -> tuple[Number, ...]:
     """Stages, counted from 0, of which one needs the most memory of its kind, whose stages differ in this alone.
 
-    In the middle the second holds most micro-batches, but under ZB-V the last but one: there either may need it, as
-    fewer in flight leave more buffers for messages empty.
+    In the middle the second holds most micro-batches, but where W waits the last but one holds most, or most that
+    waits: there either may need it, as fewer in flight leave more buffers for messages empty.
     """
     if kind != "middle":
         return (stages - 1.0,) if kind == "last" else (0.0,)
-    return (1.0, maximum(stages - 2.0, 1.0)) if schedule in FOLDED else (1.0,)
+    return (1.0, maximum(stages - 2.0, 1.0)) if schedule in SPLIT else (1.0,)
 
 
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:

@@ -30,6 +30,7 @@ from estimator.cost.host import (
 )
 from estimator.cost.price import price
 from estimator.memory.memory import StageMemory, stage_memory
+from estimator.memory.put_off import PutOff
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.memory.stage_parameters import Policy, large_tensors, stage_parameters
@@ -37,12 +38,12 @@ from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Cluster
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import FOLDED, Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight, held_up_s
+from estimator.schedule.schedules import FORMULAS, SPLIT, Bubble, bubble_s, head_in_flight, held_up_s, weights_waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +71,10 @@ class Setting:
     micro_batches: Number
 
 
-def memory_of_stage(setting: Setting, kind: StageKind, in_flight: Number, workspace_bytes: Number) -> StageMemory:
-    """Return the memory of a stage of a kind that holds so many micro-batches at its peak."""
+def memory_of_stage(
+    setting: Setting, kind: StageKind, in_flight: Number, workspace_bytes: Number, stage: Number = 0.0
+) -> StageMemory:
+    """Return the memory of a stage of a kind, counted from 0, that holds so many micro-batches at its peak."""
     return stage_memory(
         setting.shard,
         kind,
@@ -81,7 +84,20 @@ def memory_of_stage(setting: Setting, kind: StageKind, in_flight: Number, worksp
         workspace_bytes=workspace_bytes,
         head_in_flight=head_in_flight(setting.plan.schedule, in_flight, setting.stages, setting.virtual_stages),
         chunks=setting.virtual_stages,
+        put_off=_put_off(setting, kind, in_flight, stage),
     )
+
+
+def _put_off(setting: Setting, kind: StageKind, in_flight: Number, stage: Number) -> PutOff | None:
+    """Return what waits with torch's stages that split backward; the first chunk of all has no inputs to go to."""
+    schedule, chunks = setting.plan.schedule, setting.virtual_stages - (1.0 if kind.embedding else 0.0)
+    if setting.training.traits.frees_between_stages or kind.name == "only" or schedule not in SPLIT:
+        return None
+    if kind.embedding and schedule not in FOLDED:
+        return None
+    waiting = weights_waiting(schedule, stage, setting.micro_batches)
+    inputs = chunks * setting.micro_batches
+    return PutOff(waiting=waiting, kept_inputs=inputs - maximum(in_flight - waiting - 1.0, 0.0), all_inputs=inputs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -165,7 +165,7 @@ def _peak_and_reserved_bytes(
                 if kind.name == "only"
                 else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
             )
-            held = memory_of_stage(found, kind, flying, e.workspace_bytes)
+            held = memory_of_stage(found, kind, flying, e.workspace_bytes, stage)
             both = [held.peak_bytes, held.reserved_bytes(e)]
             if kind.name == "middle":
                 both = [where(found.stages > 2, one, 0.0) for one in both]  # two stages have none

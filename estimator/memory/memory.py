@@ -121,8 +121,9 @@ def stage_memory(
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
     block's backward, the first block's backward (all gradients, few activations), the exchange of gradients where it
-    comes after backward, and the optimizer step (gradients and one multi-tensor temporary). Where FSDP gathers what is
-    outside of the blocks again, that is a moment, too: the loss's backward had none of it.
+    comes after backward, and the optimizer step (gradients and one multi-tensor temporary). Where embedding and head
+    are one table, the embedding's backward; under autocast with checkpoints, the end of forward. Where FSDP gathers
+    what is outside of the blocks again, that is a moment, too: the loss's backward had none of it.
     """
     n = shard.widths
     dense, expert, cast, _, _ = stage_parameters(shard, kind)
@@ -246,11 +247,21 @@ def stage_memory(
     }
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
+    if not of_pipeline and shard.tied and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
+        # Autograd adds the embedding's gradient of a shared table to the head's in a third, before it is the table's.
+        table = shard.head_parameters * n.gradient
+        moments["embedding backward"] = {
+            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, 3.0, 3.0 - policy.dense.gradients),
+            MemoryKind.COMMUNICATION: standing,
+        }
     if not (isinstance(redone, bool) and not redone):
+        # The loss is made of logits that are still there; a stage makes it outside of the chunk's autocast.
+        in_frame = 0.0 if shard.training.fused_loss else shard.handed_logits_bytes
+        of_loss = 0.0 if of_pipeline else shard.logits_end_bytes + in_frame
         moments["end of forward"] = {
             MemoryKind.GRADIENTS: accumulated,
             MemoryKind.ACTIVATIONS: activations + head_kept,
-            MemoryKind.LOGITS: (shard.logits_end_bytes if kind.head else 0.0) + held_logits,
+            MemoryKind.LOGITS: (of_loss if kind.head else 0.0) + held_logits,
             MemoryKind.TEMPORARIES: where(redone, (casts_once - of_head_cast) / chunks + kept_casts, 0.0),
             MemoryKind.COMMUNICATION: standing,
         }
@@ -283,6 +294,11 @@ def stage_memory(
         states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart,
         scores=keeps_scores(shard.training),
     )  # fmt: skip
+
+
+def _sums_apart(shard: RankMemory) -> bool:
+    """Whether both gradients of a tied table are tensors that autograd adds, not products into one buffer."""
+    return not (shard.training.traits.in_place_buffers or shard.training.fused)
 
 
 def _each(value: Number, count: int) -> list[float]:

@@ -63,7 +63,7 @@ def with_put_off(
             more, inputs = 0.0, put_off.all_inputs
         else:
             changed[MemoryKind.GRADIENTS] = accumulated
-        if kind.head and moment.endswith("backward") and moment != "head backward":
+        if kind.head and (moment == "loss backward" or "block" in moment):
             # All that the loss keeps stays until the end, when its graph is dropped.
             kept = shard.retained_logits_bytes if moment == "loss backward" else shard.logits_end_bytes
             changed[MemoryKind.LOGITS] = changed[MemoryKind.LOGITS] + kept

@@ -429,6 +429,20 @@ def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, hel
     assert temporaries["loss backward"] == at_head * head
     inside = temporaries["last block's FFN backward"] - setting.shard.blocks[0].ffn_bytes
     assert inside == one_block + (at_head - 1) * head
+    shard = setting.shard
+    waiting = (at_head - 1) * shard.logits_end_bytes + at_head * shard.handed_logits_bytes
+    assert found.moments["end of forward"]["logits"] == waiting
+
+
+def test_the_loss_is_made_beside_its_logits_and_all_casts():
+    many = scenario(LLAMA, plan={"recompute": "full"}, precision="bf16-amp")
+    setting = built(many).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    _, _, cast, _, _ = stage_parameters(setting.shard, setting.kinds[0])
+    end = found.moments["end of forward"]
+    # The loss keeps 6 bytes a logit, the program its logits of 2 until it has the loss.
+    assert (end["logits"], end["temporaries"]) == (8 * many.plan.micro_batch * many.training.seq_len * 1024, 2 * cast)
 
 
 def test_streams_of_fsdp_keep_what_they_gathered_and_scattered():

@@ -201,6 +201,7 @@ MEMORY_CASES = [
     (CS336, "fp32", "eager", "selective", 512),
     (GPT2, "fp32", "sdpa", "none", 512),
     (GPT2, "bf16", "eager", "none", 512),
+    ({**GPT2, "layers": 1, "vocab": 16_000}, "fp32", "sdpa", "none", 16),  # the head's table gradient, the embedding's
     ({**GPT2, "activation": "gelu"}, "bf16-amp", "sdpa", "none", 512),
     (QWEN3, "fp32", "eager", "none", 256),
     ({**QWEN3, "layers": 4}, "bf16", "eager", "none", 256),

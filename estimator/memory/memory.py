@@ -9,6 +9,7 @@ import numpy as np
 from estimator.communication.data import WHOLLY_SHARDED
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
+from estimator.memory.buckets import bucket_bytes, sent_alone
 from estimator.memory.gathered import gathered_bytes, other_streams
 from estimator.memory.put_off import PutOff, with_put_off
 from estimator.memory.rank_memory import BlockMemory, RankMemory
@@ -188,7 +189,8 @@ def stage_memory(
         block_casts, last_casts = where(redone, of_redone, casts), where(redone, of_redone, last_casts)
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
-        buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
+        alone, alone_expert = sent_alone(shard, kind, policy)
+        buckets = bucket_bytes(policy, (dense - alone) * n.gradient, (expert - alone_expert) * n.gradient)
     unit = _largest(shard.blocks)
     inside, root, scattered = gathered_bytes(shard, kind, policy, unit)
     gathered = inside + root + scattered
@@ -348,14 +350,6 @@ def _whole_moments(shard: RankMemory, policy: Policy) -> float:
     """Moments on the chip that are tensors like their parameters."""
     update = UPDATES[shard.training.optimizer]
     return 0.0 if policy.offload_optimizer or update.moment_bytes else update.moments
-
-
-def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
-    """Bytes of flat buffers in which gradients travel, of those parameters that other ranks hold too."""
-    shared = where(policy.data_ranks > 1, dense, 0.0) + where(policy.expert_ranks > 1, expert, 0.0)
-    if policy.sharding != "ddp":
-        return where(shared > 0, 2 * policy.bucket_bytes, 0.0)
-    return 0.0 if policy.ddp_mode == "naive" else shared
 
 
 def _optimizer_bytes(shard: RankMemory) -> float:

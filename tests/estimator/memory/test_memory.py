@@ -434,6 +434,20 @@ def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, hel
     assert found.moments["end of forward"]["logits"] == waiting
 
 
+def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
+    def buckets(plan: dict) -> float:
+        one = scenario(LLAMA, plan={**plan, "bucket_bytes": 300_000}, global_batch=2)
+        setting = built(one).setting
+        found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                             workspace_bytes=WORKSPACE)  # fmt: skip
+        return found.moments["exchange" if "exchange" in found.moments else FIRST]["communication"]
+
+    # Tables and the network's matrices are larger than a bucket; DistributedDataParallel copies them all the same.
+    small = 4 * (256 * (2 * 256 + 2 * 64) + 2 * 256) + 256
+    assert buckets({"cp": 2, "cp_kind": "ulysses"}) == 2 * small
+    assert buckets({"dp": 2}) == 2 * COUNT
+
+
 def test_the_loss_is_made_beside_its_logits_and_all_casts():
     many = scenario(LLAMA, plan={"recompute": "full"}, precision="bf16-amp")
     setting = built(many).setting

@@ -25,6 +25,9 @@ MOST_CALLS = 50
 SAMPLE_S = 0.002
 """About how long a sample should take: shorter calls are timed several in a row."""
 
+FEWEST = 3
+"""Samples of a visit at least."""
+
 HOST_LADDERS = ("launch", "runtime")
 """Ladders that the host binds: its pace stands beside each of their rows."""
 
@@ -138,7 +141,10 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
     calls = 1 if probe.meets else max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
     rests = ranks.cuda and probe.ladder in RESTING
-    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls, rest=rests)
+    # What ranks do together takes seconds a visit: fewer samples in each leave time for more of them, when the host is
+    # at another speed.
+    repeats = max(FEWEST, suite.job.steps // probe.visits) if probe.meets else suite.job.steps
+    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=repeats, calls=calls, rest=rests)
     row = {**spread_columns(times), "calls_per_sample": calls}
     if of_host:
         row["host_pace_s"] = statistics.fmean([*paces_s, host_pace_s()])

@@ -141,3 +141,16 @@ def test_probes_that_are_visited_again_are_spread_over_the_others():
     places = {at: [place for place, one in enumerate(found) if one == at] for at in (2, 5)}
     assert all(len(those) == 3 and those[1] - those[0] >= 2 and those[2] - those[1] > 4 for those in places.values())
     assert revisited(order[:2]) == order[:2]
+
+
+def test_what_ranks_do_together_is_sampled_less_in_each_visit_to_be_visited_more_often(monkeypatch):
+    made = [
+        Probe(
+            ladder="copy", columns={"op": name}, build=lambda device: lambda: None, visits=3, meets=name == "together"
+        )
+        for name in ("alone", "together")
+    ]
+    monkeypatch.setitem(LADDERS, "copy", lambda cuda, small: made)
+    job = Job(benchmark="probes", device="cpu", warmup=1, steps=12, options={"ladders": ["copy"]})
+    found = run(job, lambda event: None).rows
+    assert sorted((row["op"], row["samples"]) for row in found) == [("alone", 12)] * 3 + [("together", 4)] * 3

@@ -11,7 +11,10 @@ from estimator.scenario.arrays import where
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
-CORE_OPS = ("attention", "q, k casts", "query scale", "scores", "softmax", "values", "head copies", "ring sums")
+CORE_OPS = (
+    "attention", "q, k casts", "query scale", "scores", "softmax", "values", "head copies", "ring sums",
+    "output of pieces",
+)  # fmt: skip
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
 
 BLOCK_END = ("down projection", "ffn residual", "ffn output norm")

@@ -71,6 +71,18 @@ def test_selective_recomputation_touches_the_core_only():
     assert again(FFN, "selective") == {"layer": []}
 
 
+@pytest.mark.parametrize("cp_kind", ["ulysses", "all-gather"])
+def test_a_core_of_pieces_that_runs_again_keeps_its_output_once(cp_kind):
+    def kept_of(cp: int, recompute: str) -> float:
+        plan = {"cp": cp, "cp_kind": cp_kind, "recompute": recompute}
+        found = network(rank_sizes(scenario(LLAMA, plan=plan, attention="sdpa", seq_len=512)))
+        return float(kept(found.blocks[0].ops))
+
+    # Half of the tokens keep half, and where nothing runs again attention's own output beside what the exchange made.
+    assert kept_of(2, "selective") == kept_of(1, "selective") / 2
+    assert kept_of(2, "none") > kept_of(1, "none") / 2
+
+
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 def test_bare_stacks_keep_less_when_they_recompute(recompute):
     for model in (ATTENTION, FFN):

@@ -67,8 +67,19 @@ def test_plans_at_once_have_the_clocks_that_they_have_one_by_one():
 
 def test_nothing_is_known_of_other_chips_limits_and_whole_nodes():
     work = [(product(8192), 1.0)]
-    for e in (efficiencies("default"), efficiencies("h100"), ideal(E), under_power_limit(E, 0.71), of_slowest(E, 8, 8)):
+    for e in (
+        efficiencies("default"),
+        *map(efficiencies, ("h100", "h20", "gh200")),
+        ideal(E),
+        under_power_limit(E, 0.71),
+        of_slowest(E, 8, 8),
+    ):
         assert clock_frac(work, CHIP, e) == 1.0
     unknown = replace(E, power_limit_w=0.0)
     assumed, own = (of_slowest(e, 4, 4).gemm_matrix_frac for e in (unknown, E))
     assert assumed == pytest.approx(own * (1 - (1 - E.whole_node_factor) * 3 / 7)), "its own clock slows it"
+
+
+@pytest.mark.parametrize("name", ["h100-pcie", "h100-nvl", "h20", "gh200"])
+def test_no_chip_that_may_draw_less_or_more_has_the_law_of_700_w(name):
+    assert efficiencies(chip(name).efficiency).power_limit_w == 0

@@ -20,7 +20,8 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
 
     P = idle + (Σ J_flop·FLOPs·f² + Σ J_byte·bytes) / T is at most the limit, as switching takes C·V² and V falls with f
     (Mudge 2001, IEEE Computer 34(4)); T = T₁ + T_products·(1/f - 1). Bytes are those that memory can have moved
-    meanwhile: what caches keep is not among them. 1 where the chip's power is not known, and for a lower bound.
+    meanwhile: what caches keep is not among them. Copies from and to the host run beside kernels, or none runs beside
+    them: their time is not of this work. 1 where the chip's power is not known, and for a lower bound.
     """
     if not e.power_limit_w:
         return 1.0
@@ -32,6 +33,8 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
     products_s: Number = 0.0
     for one, often in work:
         op = one.op
+        if op.kind == "transfer":
+            continue
         each_s = one.seconds * often
         seconds = seconds + each_s
         if op.kind != "kernels":

@@ -57,6 +57,11 @@ def test_at_that_clock_it_draws_the_limit_or_the_clock_is_full(often, depth, bes
         assert drawn_w(work, 1.0) <= E.power_limit_w * (1 + 1e-6)
 
 
+def test_products_of_half_the_bits_at_twice_the_rate_draw_as_much():
+    narrow, wide = (float(clock_frac([(product(32768, precision), 1.0)], CHIP, E)) for precision in ("fp8", "bf16"))
+    assert narrow == pytest.approx(wide, rel=0.02)
+
+
 def test_work_without_products_keeps_the_full_clock():
     for work in ([], [(stream(1e9), 1.0)], [(product(8192), 0.0)]):
         assert clock_frac(work, CHIP, E) == 1.0

@@ -285,13 +285,18 @@ Least: not all products of a step draw what the limit is."""
 
 @lru_cache(maxsize=64)
 def under_power_limit(e: Efficiencies, limit_frac: float) -> Efficiencies:
-    """Rates of matrix units at the clock that a power limit leaves: times limit^(1/3); all others are as they were."""
+    """Rates of matrix units at the clock that a power limit leaves: times limit^(1/3); all others are as they were.
+
+    Where it is known what a chip draws, work that the full limit slows down keeps that factor beside: a FLOP of matrix
+    units takes J·clock², and idle and byte fall with the limit (assumed), so that P over the limit is as it was.
+    """
     if limit_frac == 1.0:
         return e
-    e = replace(e, power_limit_w=0.0)  # rates that are known at another limit
-    return at_rates(
-        e, limit_frac**CLOCK_EXPONENT, low=limit_frac**LARGEST_CLOCK_EXPONENT, high=limit_frac**LEAST_CLOCK_EXPONENT
-    )
+    clock = limit_frac**CLOCK_EXPONENT
+    drawn = {name: getattr(e, name) * limit_frac for name in ("power_limit_w", "idle_w", "byte_j", "fp32_flop_j")}
+    drawn |= {name: getattr(e, name) * clock**2 for name in ("matrix_flop_j", "tf32_flop_j")}
+    e = replace(e, **drawn)
+    return at_rates(e, clock, low=limit_frac**LARGEST_CLOCK_EXPONENT, high=limit_frac**LEAST_CLOCK_EXPONENT)
 
 
 def at_rates(

@@ -211,9 +211,12 @@ _EAGER_2022 = Framework(
     multi_tensor=False,
     keeps_gradients=True,
     softmax_keeps_input=True,
+    redoes_whole_blocks=True,
     checkpoints_reentrantly=True,
 )
-_TRANSFORMERS = replace(_EAGER, label="Hugging Face transformers", checkpoints_reentrantly=True, measurable=False)
+_TRANSFORMERS = replace(
+    _EAGER, label="Hugging Face transformers", redoes_whole_blocks=True, checkpoints_reentrantly=True, measurable=False
+)
 
 FRAMEWORKS = {
     "pytorch-eager": _EAGER,

@@ -98,7 +98,8 @@ def part_of(
             host[phase] += new_s
     for phase, ops in SENT_OPS.items():
         host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
-    for phase, more_s in zip(host, running_again_s(training, work.regions, launches["recomputed"], e), strict=True):
+    redone = launches["recomputed"], views.get("recomputed", 0.0)
+    for phase, more_s in zip(host, running_again_s(training, work.regions, *redone, e), strict=True):
         host[phase] += more_s
     reads = _reads(work, messages, training)
     return Part(

@@ -79,7 +79,7 @@ def held_up_s(middle: StageTimes, p: Number, v: Number) -> Number:
 
     A receive stands where its sender's work is put by dependencies alone, in the warm-up ahead of sends that are ready
     (pytorch/pytorch, issues 188833 and 175225; _add_send_recv in torch/distributed/pipelining/schedules.py): each of
-    the v - 1 further chunks waits for p(p - 2) + 2 forwards of a chunk. Where B is longer than F,
+    the v - 1 further chunks waits for p(p - 2) + min(p - 2, 2) forwards of a chunk. Where B is longer than F,
     p/2 + 1 + min(2v - 4, 3) times what it is longer. Two ranks hold up nothing.
     """
     forward_s, backward_s = middle.forward_s / v, (middle.input_s + middle.weight_s) / v

@@ -18,8 +18,8 @@ E = efficiencies("hopper")
 CHIP = chip("h200-sxm")
 
 
-def product(n: int, precision: str = "bf16") -> Priced:
-    made = gemm("p", "block", "forward", m=n, n=n, k=n, element_bytes=2.0, precision=precision)
+def product(n: int, precision: str = "bf16", depth: int = 0) -> Priced:
+    made = gemm("p", "block", "forward", m=n, n=n, k=depth or n, element_bytes=2.0, precision=precision)
     return price(made, CHIP, E)
 
 
@@ -42,33 +42,67 @@ def drawn_w(work: list[tuple[Priced, float]], clock: float) -> float:
     return float(E.idle_w + (E.matrix_flop_j * flops * clock**2 + E.byte_j * moved) / lasts_s)
 
 
-@given(often=st.floats(0.1, 50.0))
-def test_at_that_clock_it_draws_the_limit_or_the_clock_is_full(often):
-    work = [(product(8192), often), (stream(1e9), 1.0)]
+@given(
+    often=st.floats(0.1, 50.0),
+    depth=st.sampled_from([64, 96, 128, 256, 1024, 8192]),
+    beside=st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_at_that_clock_it_draws_the_limit_or_the_clock_is_full(often, depth, beside):
+    work = [(product(8192, depth=depth), often), (stream(1e9), beside)]
     clock = float(clock_frac(work, CHIP, E))
     assert LEAST <= clock <= 1.0
-    if clock < 1.0:
-        assert drawn_w(work, clock) == pytest.approx(E.power_limit_w, rel=0.005)
+    if clock < 1.0 - 1e-9:
+        assert drawn_w(work, clock) == pytest.approx(E.power_limit_w, rel=1e-6)
     else:
-        assert drawn_w(work, 1.0) <= E.power_limit_w
+        assert drawn_w(work, 1.0) <= E.power_limit_w * (1 + 1e-6)
+
+
+def test_products_of_half_the_bits_at_twice_the_rate_draw_as_much():
+    narrow, wide = (float(clock_frac([(product(32768, precision), 1.0)], CHIP, E)) for precision in ("fp8", "bf16"))
+    assert narrow == pytest.approx(wide, rel=0.02)
+
+
+def test_work_without_products_keeps_the_full_clock():
+    for work in ([], [(stream(1e9), 1.0)], [(product(8192), 0.0)]):
+        assert clock_frac(work, CHIP, E) == 1.0
 
 
 @given(more=st.floats(1.0, 10.0))
 def test_more_products_never_quicken_the_clock(more):
     few, many = (clock_frac([(product(8192), n), (stream(1e9), 1.0)], CHIP, E) for n in (1.0, more))
-    assert many <= few
+    assert many <= few + 1e-12
 
 
 def test_plans_at_once_have_the_clocks_that_they_have_one_by_one():
     often = np.array([0.1, 1.0, 20.0])
     found = clock_frac([(product(8192), often), (stream(1e9), 1.0)], CHIP, E)
-    assert found == pytest.approx([clock_frac([(product(8192), n), (stream(1e9), 1.0)], CHIP, E) for n in often])
+    assert found == pytest.approx(
+        [clock_frac([(product(8192), n), (stream(1e9), 1.0)], CHIP, E) for n in often.tolist()]
+    )
 
 
 def test_nothing_is_known_of_other_chips_limits_and_whole_nodes():
     work = [(product(8192), 1.0)]
-    for e in (efficiencies("default"), efficiencies("h100"), ideal(E), under_power_limit(E, 0.71), of_slowest(E, 8, 8)):
+    for e in (efficiencies("default"), *map(efficiencies, ("h100", "h20", "gh200")), ideal(E), of_slowest(E, 8, 8)):
         assert clock_frac(work, CHIP, e) == 1.0
     unknown = replace(E, power_limit_w=0.0)
     assumed, own = (of_slowest(e, 4, 4).gemm_matrix_frac for e in (unknown, E))
     assert assumed == pytest.approx(own * (1 - (1 - E.whole_node_factor) * 3 / 7)), "its own clock slows it"
+
+
+@pytest.mark.parametrize("name", ["h100-pcie", "h100-nvl", "h20", "gh200"])
+def test_no_chip_that_may_draw_less_or_more_has_the_law_of_700_w(name):
+    assert efficiencies(chip(name).efficiency).power_limit_w == 0
+
+
+@given(work=st.tuples(st.floats(0.0, 50.0), st.floats(0.0, 1.0)), limits=st.tuples(*[st.floats(0.3, 1.0)] * 2))
+def test_a_lower_limit_never_quickens_products(work, limits):
+    def rate(limit: float) -> float:
+        e = under_power_limit(E, limit)
+        made = [price(gemm("p", "block", "forward", m=8192, n=8192, k=8192, element_bytes=2.0, precision="bf16"),
+                      CHIP, e), stream(1e9)]  # fmt: skip
+        return float(clock_frac(zip(made, work, strict=True), CHIP, e)) * e.gemm_matrix_frac
+
+    low, high = sorted(limits)
+    assert rate(low) <= rate(high) * (1 + 1e-9)
+    assert rate(1.0 - 1e-9) == pytest.approx(rate(1.0)), "without a step at the full limit"

@@ -13,6 +13,7 @@ from estimator.scenario import catalog
 from tests.estimator.examples import LLAMA, scenario
 
 E = efficiencies("default")
+OF_POWER = ("power_limit_w", "idle_w", "matrix_flop_j", "tf32_flop_j", "fp32_flop_j", "byte_j")
 
 
 def test_one_chip_is_as_it_was_measured():
@@ -30,7 +31,7 @@ def test_the_slowest_of_many_by_hand():
 
 
 def test_nodes_that_work_whole_run_slower_up_to_their_eighth_chip():
-    hopper = efficiencies("hopper")
+    hopper = replace(efficiencies("hopper"), power_limit_w=0.0)
     even = replace(hopper, chip_spread=0.0)
     rates = [of_slowest(even, chips, 8).gemm_matrix_frac / hopper.gemm_matrix_frac for chips in (1, 4, 8, 512)]
     assert rates == pytest.approx([1.0, 1 - 3 / 7 * (1 - hopper.whole_node_factor), *[hopper.whole_node_factor] * 2])
@@ -59,7 +60,9 @@ def test_a_power_limit_takes_the_cube_root_of_itself_from_matrix_units_alone():
         # A third of the power that does not fall leaves the square root, what is not always drawn the fifth.
         assert limited.ranges[name].low == pytest.approx(0.512**0.5 * whole.low)
         assert limited.ranges[name].high == pytest.approx(0.512**0.2 * whole.high)
-    same = set(hopper.ranges) - set(COMPUTE)
+    drawn = {name: getattr(limited, name) / getattr(hopper, name) for name in OF_POWER}
+    assert drawn == pytest.approx({name: 0.64 if name in ("matrix_flop_j", "tf32_flop_j") else 0.512 for name in drawn})
+    same = set(hopper.ranges) - set(COMPUTE) - set(OF_POWER)
     assert all(getattr(limited, name) == getattr(hopper, name) for name in same)
     assert under_power_limit(hopper, 1.0) is hopper, "no limit, and the same object for what is kept by it"
 

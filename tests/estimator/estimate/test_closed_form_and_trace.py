@@ -95,8 +95,9 @@ class Sums:
 
 
 LAYER = "blocks.1"
-E = replace(efficiencies("hopper"), norm_frac=0.7, softmax_frac=0.8)
-"""Norms and softmaxes slower than other kernels, as on most chips: both ways must say which kernels these are."""
+E = replace(efficiencies("hopper"), norm_frac=0.7, softmax_frac=0.8, power_limit_w=0.0)
+"""Norms and softmaxes slower than other kernels, as on most chips: both ways must say which kernels these are. Without
+a limit of power: a clock is of a whole step, of which the trace has small kernels more."""
 
 
 def layer_of(both: Both) -> tuple[dict[str, Sums], dict[str, Sums]]:

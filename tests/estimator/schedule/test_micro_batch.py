@@ -20,7 +20,7 @@ from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
-from tests.estimator.examples import flawless, scenario
+from tests.estimator.examples import GPT, LLAMA, flawless, scenario
 
 E = flawless()
 ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
@@ -309,6 +309,19 @@ def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():
     assert more.host_backward_s - none.host_backward_s == 0.5 * 40 + 2 * 3
     for other in (replace(EAGER, framework="megatron"), replace(EAGER, framework="pytorch-compile")):
         assert part_of(work, [], other, host) == part_of(work, [], other, plain), "they have their own"
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA])
+def test_a_reentrant_forward_takes_what_one_without_autograd_does_whatever_views_it_has(model):
+    host = replace(HOST, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.75)
+    training = replace(EAGER, framework="transformers")
+
+    def forward_s(recompute: str) -> float:
+        one = scenario(model, plan={"recompute": recompute}, framework="transformers")
+        return float(part_of(work_of(network(rank_sizes(one)).blocks[0].ops, one.cluster.chip, E), [], training, host)
+                     .host_forward_s)  # fmt: skip
+
+    assert forward_s("full") == pytest.approx(0.75 * forward_s("none"))
 
 
 def test_regions_are_of_all_blocks_that_one_checkpoint_takes_together():

@@ -188,7 +188,7 @@ def what_if(
         remedy = "Leave it out, or choose another chip."
         raise InputProblems([Problem(field="change", message=lacking[refused[0]], remedy=remedy)])
     offered = tuple(
-        Offered(key=key, label=one.label, reason=lacking[key]) for key, one in CHANGES.items() if _differs(found, key)
+        Offered(key=key, label=_label(found, key), reason=lacking[key]) for key in CHANGES if _differs(found, key)
     )
     after = found
     for name in changes:
@@ -212,6 +212,12 @@ def _lacking(chip: Chip, precision: str) -> str:
     if not precision or peak_flops_per_s(chip, precision):
         return ""
     return f"{chip.label or chip.name} has no matrix unit for {precision}"
+
+
+def _label(found: OpList, change: str) -> str:
+    """How a change is called; of a list that is compiled in part, that only the rest is left."""
+    partly = change == "compile" and any(call.compiled for call in found.calls)
+    return "the rest compiled, too" if partly else CHANGES[change].label
 
 
 def _differs(found: OpList, change: str) -> bool:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from estimator.scenario.legality import legality
+from estimator.scenario.legality import legality, tensor_degrees
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
@@ -19,10 +19,13 @@ MOST_CHIPS = 1 << 20
 """Of more no plan is looked for: their divisors are not counted in passing."""
 
 
-def fitting_plan(model: Model, plan: Plan, training: Training, chips: int) -> Plan | None:
-    """Return the legal plan whose degrees differ least, by the sum of the logarithms of their ratios; None for none."""
+def fitting_plans(model: Model, plan: Plan, training: Training, chips: int) -> list[Plan]:
+    """Return the legal plan whose degrees differ least, by the sum of the logarithms of their ratios; none if none is.
+
+    Where the model cannot have its tp, that of each of the nearest degrees that it can, as its own problem names them.
+    """
     if chips > MOST_CHIPS:
-        return None
+        return []
 
     def off(one: Plan) -> float:
         return math.fsum(abs(math.log(getattr(one, name) / getattr(plan, name))) for name in DEGREES)
@@ -31,7 +34,14 @@ def fitting_plan(model: Model, plan: Plan, training: Training, chips: int) -> Pl
         whole = training.global_batch % (one.dp * one.micro_batch) == 0
         return whole and not legality(model, one, training)
 
-    return next((one for one in sorted(_candidates(plan, chips), key=off) if is_legal(one)), None)
+    legal = filter(is_legal, sorted(_candidates(plan, chips), key=off))
+    near = tensor_degrees(model, plan.tp) if plan.tp_kind == "1d" else [plan.tp]
+    if near == [plan.tp]:
+        return list(itertools.islice(legal, 1))
+    best: dict[int, Plan] = {}
+    for one in legal:
+        best.setdefault(one.tp, one)
+    return [best[tp] for tp in near if tp in best] or list(best.values())[:1]
 
 
 def _candidates(plan: Plan, chips: int) -> Iterator[Plan]:

@@ -59,12 +59,13 @@ def tensor_problems(model: Model, plan: Plan, training: Training) -> list[Proble
         return found
     if plan.tp_depth != 1:
         found.append(_problem("plan.tp_depth", "only 2.5d tensor parallelism has a depth", "Set tp_depth to 1."))
+    degrees = either(tensor_degrees(model, plan.tp))
     for what, size in (("heads", model.heads), ("ffn", model.ffn)):
         if size % plan.tp:
-            found.append(_undivided("plan.tp", "tp", plan.tp, what, size, _degrees(model, plan.tp)))
+            found.append(_undivided("plan.tp", "tp", plan.tp, what, size, degrees))
     if not _shared(model.kv, plan.tp):
         found.append(_problem("plan.tp", f"tp = {plan.tp} and {model.kv} key/value heads do not divide one another",
-                              f"Choose tp {_degrees(model, plan.tp)}."))  # fmt: skip
+                              f"Choose tp {degrees}."))  # fmt: skip
     parts = plan.tp * plan.cp
     if plan.sequence_parallel and training.seq_len % parts:
         message = f"{'tp·cp' if plan.cp > 1 else 'tp'} = {parts} does not divide seq_len = {training.seq_len}"
@@ -203,11 +204,11 @@ def _undivided(field: str, name: str, degree: int, what: str, size: int, degrees
     return _problem(field, f"{name} = {degree} does not divide {what} = {size}", f"Choose {name} {degrees}.")
 
 
-def _degrees(model: Model, tp: int) -> str:
-    """The nearest tensor parallel degrees that heads, key/value heads and widths all allow."""
+def tensor_degrees(model: Model, tp: int) -> list[int]:
+    """The tensor parallel degrees that heads, key/value heads and widths all allow: ``tp`` itself, else the nearest."""
     both = math.gcd(model.heads, model.ffn or model.heads)
     legal = [n for n in range(1, both + 1) if both % n == 0 and _shared(model.kv, n)]
-    return either(nearest(legal, tp))
+    return [tp] if tp in legal else nearest(legal, tp)
 
 
 def _shared(heads: int, ranks: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode, encode, unknown_keys
-from estimator.scenario.fitting import DEGREES, fitting_plan
+from estimator.scenario.fitting import DEGREES, fitting_plans
 from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.legality import legality
 from estimator.scenario.model import Model
@@ -109,13 +109,17 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
 def _degrees_that_fit(scenario: Scenario) -> str:
     """Say which degrees would have as many chips as there are, and be legal in all else."""
     plan, chips = scenario.plan, scenario.cluster.chips
-    near = fitting_plan(scenario.model, plan, scenario.training, chips)
-    if near is None:
+    near = fitting_plans(scenario.model, plan, scenario.training, chips)
+    if not near:
         return "Change a degree, cluster.nodes or cluster.chips_per_node until they agree."
+    ways = ", or ".join(_changed(plan, one) for one in near)
+    return f"Choose {ways}, or change cluster.nodes or cluster.chips_per_node."
+
+
+def _changed(plan: Plan, near: Plan) -> str:
     changed = [name for name in DEGREES if getattr(near, name) != getattr(plan, name)]
     *others, last = (f"{name} {getattr(near, name)}" for name in changed)
-    degrees = f"{', '.join(others)} and {last}" if others else last
-    return f"Choose {degrees}, or change cluster.nodes or cluster.chips_per_node."
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def standing_problems(scenario: Scenario) -> list[Problem]:

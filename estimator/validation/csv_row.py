@@ -33,6 +33,7 @@ from estimator.validation.measured import (
 )
 from estimator.validation.spellings import (
     HEADLESS,
+    LLAMA,
     NOTED_OPTIMIZER,
     chip_of,
     family_of,
@@ -276,6 +277,8 @@ def model_of_row(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, 
             assumptions.append(f"blocks as in {known.name or name}, at this depth and width")
         return {**encode(known), "layers": layers, "hidden": hidden, **_columns(cells), "name": name}
     family, blocks = family_of(name)
+    if not name and (why := _like_llama(cells, hidden)):
+        family, blocks = f"Llama-like ({why})", dict(LLAMA)
     blocks = blocks | told_blocks(cells.get("notes", ""))
     assumptions.append(f"{family} blocks, {'tied' if blocks['tied_embedding'] else 'untied'} embedding")
     found: dict[str, Any] = {
@@ -296,6 +299,16 @@ def model_of_row(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, 
         found["vocab"] = MEGATRON_VOCAB
         assumptions.append(f"vocab = {MEGATRON_VOCAB}")
     return found
+
+
+def _like_llama(cells: Mapping[str, str], hidden: int) -> str:
+    """What of a shape without a name is of Llama's kind of blocks and not of GPT-2's, "" where nothing is."""
+    heads, kv_heads, ffn = (number(cells.get(column, "")) for column in ("n_heads", "n_kv_heads", "d_ff"))
+    if cells.get("gated_ffn", ""):
+        return "its FFN is gated" if flag(cells["gated_ffn"], False) else ""
+    if kv_heads and heads and kv_heads < heads:
+        return "fewer key/value heads than heads"
+    return "d_ff is not 4 · d_model" if ffn and ffn != 4 * hidden else ""
 
 
 WHOLE_COLUMNS = {

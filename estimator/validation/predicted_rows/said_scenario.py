@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from estimator.scenario import catalog
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import (
     BATCH_GUESSED,
@@ -74,12 +75,13 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     if named == catalog.THIS_CPU and catalog.known("chips", named) is None:
         fields = _read(measurement, asked, guessed)
         return Proposal(fields=fields, reason=NO_CPU, asked=(*asked, "chip"), parameters=parameters)
+    thrift: dict[str, str] = {}
     try:
         place = TableDevice(chip=named, ranks=max(1, measurement.world_size))
         if of_table:
             scenario, said = scenario_of_text_row(measurement.rows[0], place), _of_row(measurement.rows[0])
         else:
-            scenario, said = _fitting(measurement, place)
+            scenario, said, thrift = _fitting(measurement, place)
     except InputProblems as error:
         if unsaid:
             return Proposal(reason=f"{unsaid}.")
@@ -89,7 +91,8 @@ def said_scenario(measurement: Measurement, chip: str | Chip = "") -> Proposal |
     on = sure(place.label, why or "named") if chip or not likely or len(likely) == 1 else guess(place.label, why)
     notes = tuple(f"Assumed: {words}." for words in place.assumed)
     found = scenario_to_json(scenario)
-    fields = _doubted(_fields(scenario, said, on), {path: why for path, why in guessed.items() if path in said})
+    doubts = {path: why for path, why in guessed.items() if path in said} | thrift
+    fields = _doubted(_fields(scenario, said, on), doubts)
     return Proposal(
         scenario=found,
         fields=_with_ranks(_derived(fields, measurement), asked),
@@ -213,7 +216,7 @@ def _unsaid(lacking: list[str]) -> str:
     return f"The file does not say its {', '.join(lacking)}, which a prediction of its step needs"
 
 
-def _fitting(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str]]:
+def _fitting(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str], dict[str, str]]:
     """The completed scenario, without those guesses of a plan that make it none; raise InputProblems."""
     try:
         return _completed(measurement, place)
@@ -229,11 +232,13 @@ def _fitting(measurement: Measurement, place: TableDevice) -> tuple[Scenario, se
         return _completed(replace(measurement, scenario=kept), place)
 
 
-def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str]]:
-    """The scenario of a log on a place, and the fields that the log says; raise InputProblems.
+def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, set[str], dict[str, str]]:
+    """The scenario of a log on a place, the fields that the log says, and those guessed of its having run, with why;
+    raise InputProblems.
 
     What a loop of nobody's name leaves out is assumed as of a row of a table: states sharded, as many sequences at a
-    time as fit, computed again in backward only where nothing else does.
+    time as fit, computed again in backward only where nothing else does. What a trainer's log leaves out is the
+    trainer's default, unless its run would not have fitted.
     """
     given = measurement.scenario
     plan, training = dict(given.get("plan") or {}), dict(given.get("training") or {})
@@ -257,12 +262,36 @@ def _completed(measurement: Measurement, place: TableDevice) -> tuple[Scenario, 
         ways = [{**how, "micro_batch": size} for how in again for size in sizes]
     model = given.get("model")
     found = [place.scenario(model, {**plan, **how}, training) for how in ways]
-    at = first_fitting(found, place.calibration) or 0
+    fitting = first_fitting(found, place.calibration)
+    thrift: dict[str, str] = {}
+    if fitting is None and not free and measurement.steps_s and (thriftier := _thriftier(plan, training, place)):
+        tried = [place.scenario(model, {**plan, **ways[-1], **how}, training) for how in thriftier]
+        at = first_fitting(tried, place.calibration)
+        how = thriftier[-1 if at is None else at]
+        ways, found = [{**ways[-1], **how}], [tried[-1 if at is None else at]]
+        if "sharding" in how:
+            thrift["plan.sharding"] = "it ran, and plain data parallel would not have fitted"
+            place.assume(f"{how['sharding']}, as {thrift['plan.sharding']}")
+        if "recompute" in how:
+            thrift["plan.recompute"] = "it ran, and would not have fitted with all kept"
+    at = fitting or 0
     if len(found) > 1 and found[at].plan.micro_batch < found[0].plan.micro_batch:
         place.assume(AS_MANY_AS_FIT)
     if ways[at].get("recompute"):
         place.assume("each layer computed again in backward, as it would not fit else")
-    return found[at], said
+    return found[at], said, thrift
+
+
+def _thriftier(plan: Mapping[str, Any], training: Mapping[str, Any], place: TableDevice) -> list[dict[str, Any]]:
+    """What a log leaves open of a plan that would need less memory, the least last: sharded states, then recomputed."""
+    if place.hardware.kind == "cpu":
+        return []
+    sharded: dict[str, Any] = {}
+    if "sharding" not in plan and plan.get("dp", 1) * plan.get("cp", 1) > 1:
+        recipes = FRAMEWORKS[training["framework"]].published.recipes if training.get("framework") else False
+        sharded = {"sharding": "zero1" if recipes else usual_sharding(plan.get("pp", 1))}
+    again = {**sharded, "recompute": "full"}
+    return [*([sharded] if sharded else []), *([again] if "recompute" not in plan else [])]
 
 
 _OF_TABLES = ("training.optimizer", "training.optimizer_kernel", "training.framework")

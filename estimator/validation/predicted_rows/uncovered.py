@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,16 +37,23 @@ def unknown_rows(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say why rows of no known kind are not predicted: what they lack, where they hold times or rates of a step."""
     if form == PROBES:
         return PROBES_ROWS
-    if form != TABLE or not any(row.get(name) for row in rows for name in OF_A_STEP):
+    if form != TABLE:
         return UNKNOWN_ROWS
     lacking = [name for name, columns in NEEDED_COLUMNS.items() if not any(row.get(c) for row in rows for c in columns)]
+    if not any(row.get(name) for row in rows for name in OF_A_STEP):
+        *others, last = *lacking, "step (ms)"
+        words = f"{', '.join(others)} and {last}" if others else last
+        return (
+            f"of a table of steps it lacks {words} (or another time or rate): docs/importing.md, Columns of a table of"
+            " step times, lists the names that its columns may have"
+        )
     words = " and ".join(lacking) or "model of the catalogue"
     return f"its rows hold times or rates of a step, but name no {words}: write each into a column of that name"
 
 
 NAMED = (
-    "write its name, as gpt2 or cs336-small (CS336 in the heading will do), or all digits of its parameters in a column"
-    " params"
+    "write its name (CS336 in the heading will do for cs336-small), all digits of its parameters in a column params,"
+    " or its n_layers, d_model and n_heads beside hardware, seq_len and global_batch"
 )
 TABLE = "text/table"
 OF_A_STEP = ("step_s", "step_time_s", "forward_s", "backward_s", "forward_backward_s", "tokens_per_s", "samples_per_s",
@@ -62,7 +70,8 @@ def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
             return f"{ran}, and only NCCL and gloo are predicted"
     models = _words(row.get("model") for row in rows)
     if form.startswith("text/") and models and not any("catalogue_model" in row for row in rows):
-        return f"its rows do not tell which model of the catalogue {_listed(models)} is: {NAMED}"
+        near = _near(models[:SHOWN])
+        return f"its rows do not tell which model of the catalogue {_listed(models)} is{near}: {NAMED}"
     known = [row for row in rows if "catalogue_model" in row]
     if form in STEPS_OF_TEXT and known and not any(row.get("seq_len") for row in known):
         return "the table states no sequence length: write it into a column seq_len (or sequence length, context)"
@@ -73,6 +82,13 @@ def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     how, *columns = SUBJECTS[form]
     subjects = _words(" in ".join(_words(row.get(column) for column in columns)) for row in rows)
     return f"the estimator has no formula for {how.format(_listed(subjects))}" if subjects else UNKNOWN_ROWS
+
+
+def _near(names: Sequence[str]) -> str:
+    """The catalogue's names that look most like unknown ones, in words; "" where none does."""
+    keys = [entry.key for entry in catalog.entries("models")]
+    near = dict.fromkeys(key for name in names for key in difflib.get_close_matches(name.lower(), keys, n=3))
+    return f" (the nearest names are {', '.join(list(near)[:SHOWN])})" if near else ""
 
 
 def _words(values: Iterable[object]) -> list[str]:

@@ -341,7 +341,7 @@ def test_a_trainer_s_state_is_asked_for_what_it_does_not_say(client):
     proposed = client.get(where).json()["proposed"]
     assert proposed["asked"] == ["model", "gpus", "chip"]
     said = {path: field["value"] for path, field in proposed["fields"].items() if field["sure"]}
-    assert said == {"plan.micro_batch": 4, "training.framework": "pytorch-eager", "training.global_batch": 16,
+    assert said == {"plan.micro_batch": 4, "training.framework": "trainer", "training.global_batch": 16,
                     "training.seq_len": 2048}  # fmt: skip
     (listed,) = [each for each in client.get("/api/measurements").json()["measurements"] if each["id"] == one["id"]]
     assert listed["world_size"] == 0, "nobody knows how many there were"

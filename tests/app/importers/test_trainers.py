@@ -20,9 +20,9 @@ def test_log_and_state_of_transformers(tmp_path):
     assert state.steps_s == pytest.approx(((6.1462 - 1.85) / 2, (6.9935 - 6.1462) / 2, (7.2769 - 6.9935) / 2))
     assert log.steps_s == pytest.approx(state.steps_s, rel=2e-3)
     assert log.rows[0]["loss"] == pytest.approx(state.rows[0]["loss"], abs=1e-3)
-    assert log.scenario["plan"] == {"dp": 1, "micro_batch": 2}
+    assert log.scenario["plan"] == {"dp": 1, "micro_batch": 2, "recompute": "none"}
     assert log.scenario["training"] == {
-        "precision": "fp32", "framework": "pytorch-eager", "global_batch": 4, "seq_len": 64,
+        "precision": "fp32", "framework": "trainer", "global_batch": 4, "seq_len": 64,
     }  # fmt: skip
     model = log.scenario["model"]
     assert (model["layers"], model["hidden"], model["kv_heads"], model["ffn"], model["vocab"]) == (2, 64, 2, 176, 512)

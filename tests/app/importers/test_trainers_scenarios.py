@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from estimator.estimate.estimate import estimate
+from estimator.scenario.scenario import scenario_from_json
 from estimator.validation.predicted_rows.said_scenario import answered, said_scenario
 from tests.app.importers.reading import REFERENCE, codes, one, read
 
@@ -168,7 +172,7 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
         assert (found.origin.format, found.world_size, found.steps_s) == ("log/Transformers", 4, (2.0,))
         assert found.scenario["model"] == "llama3.2-1b"
         assert found.scenario["plan"] == {"dp": 4, "micro_batch": 8}
-        assert found.scenario["training"] == {"global_batch": 64}
+        assert found.scenario["training"] == {"global_batch": 64, "framework": "trainer"}
         assert found.samples == {"parameters": 1_235_814_400}
         proposed = said_scenario(found)
         assert proposed.asked == ("seq_len", "chip")
@@ -184,6 +188,21 @@ def test_what_the_trainer_says_as_it_starts_is_its_scenario(tmp_path):
     asked = said_scenario(odd)
     assert (set(asked.asked), asked.parameters) == ({"model", "seq_len", "gpus", "chip"}, 3_407_872)
     assert (asked.fields["plan.dp"].value, asked.fields["plan.dp"].sure) == (1, False), "one GPU is a guess"
+
+
+def test_a_trainer_s_run_that_plain_data_parallel_has_no_memory_for_is_guessed_to_be_sharded(tmp_path):
+    found = one(read(tmp_path, TRAINER_HEAD.format(128, "8,030,261,248") + TRAINED))
+    fields = said_scenario(answered(found, {"seq_len": 512}), "h100-sxm").fields
+    assert (fields["plan.sharding"].value, fields["plan.sharding"].sure) == ("fsdp", False)
+    assert fields["plan.sharding"].evidence == "it ran, and plain data parallel would not have fitted"
+    assert "plan.recompute" not in fields
+    long = said_scenario(answered(found, {"seq_len": 2048}), "h100-sxm")
+    assert (long.fields["plan.recompute"].value, long.fields["plan.recompute"].sure) == ("full", False)
+    assert estimate(scenario_from_json(long.scenario)).memory.fits
+    never = replace(found, steps_s=())  # nothing says that it ran
+    assert said_scenario(answered(never, {"seq_len": 512}), "h100-sxm").fields["plan.sharding"].value == "ddp"
+    small = one(read(tmp_path, TRAINER_HEAD.format(64, "1,235,814,400") + TRAINED))
+    assert said_scenario(answered(small, {"seq_len": 512}), "h100-sxm").fields["plan.sharding"].value == "ddp"
 
 
 LIGHTNING = """\

@@ -237,6 +237,20 @@ def test_compiling_gains_nothing_where_a_forward_pass_is_compiled():
         assert ("compile" in {one.key for one in expected.what_if(found, ()).offered}) == asked
 
 
+def test_a_list_that_is_compiled_in_part_is_asked_for_the_rest_alone():
+    once = what_if.compiled(GPT2)
+    *_, last = (
+        at
+        for at, (call, phase) in enumerate(zip(once.calls, phases_of(once), strict=True))
+        if phase == Phase.FORWARD and call.compiled and any(math.prod(one.shape) > 1 for one in once.of(call).inputs)
+    )
+    loss = replace(
+        once, calls=tuple(replace(one, compiled=one.compiled and at != last) for at, one in enumerate(once.calls))
+    )
+    for found, label in ((GPT2, "compiled"), (loss, "the rest compiled, too")):
+        assert {one.key: one.label for one in expected.what_if(found, ()).offered}["compile"] == label
+
+
 def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason():
     asked = expected.what_if(LLAMA, [], laying=laying_of({"dp": 8}))
     assert asked.estimate.step_time_s == predicted(with_data_parallel(8)(LLAMA)).step_time_s

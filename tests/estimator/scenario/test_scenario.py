@@ -158,9 +158,21 @@ def test_degrees_of_another_number_of_chips_are_answered_by_a_plan_that_is_legal
     with pytest.raises(InputProblems) as refused:
         scenario_from_json({**given, "plan": plan})
     (problem,) = (one for one in refused.value.problems if "but the cluster has 8 chips" in one.message)
-    chosen = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", problem.remedy)}
+    chosen = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", problem.remedy.split(", or ")[0])}
     assert chosen == fitting
     assert scenario_from_json({**given, "plan": {**plan, **chosen}}).plan.chips == 8
+
+
+@pytest.mark.parametrize(
+    ("plan", "ways"),
+    [({"dp": 2, "tp": 3}, "dp 4 and tp 2, or tp 4"), ({"dp": 8, "tp": 3}, "dp 4 and tp 2, or dp 2 and tp 4")],
+)
+def test_a_tp_that_a_model_cannot_have_is_answered_by_the_same_degrees_everywhere(plan, ways):
+    given = {"model": "llama3-8b", "cluster": {"chip": "h100-sxm", "chips_per_node": 8}, "plan": plan}
+    with pytest.raises(InputProblems) as refused:
+        scenario_from_json({**given, "training": {"seq_len": 4096, "global_batch": 16}})
+    of_chips = f"Choose {ways}, or change cluster.nodes or cluster.chips_per_node."
+    assert {one.remedy for one in refused.value.problems} == {"Choose tp 2 or 4.", of_chips}
 
 
 def test_where_no_plan_is_legal_none_is_named():

@@ -42,6 +42,26 @@ def test_a_truncated_model_keeps_its_blocks_and_says_so(name):
     assert (read(**cut).model.qk_norm, read(**cut).model.layers) == (True, 4)
 
 
+@pytest.mark.parametrize(
+    ("changes", "llama"),
+    [
+        ({"n_kv_heads": "4"}, "fewer key/value heads than heads"),
+        ({"d_ff": "2816"}, "d_ff is not 4 · d_model"),
+        ({"gated_ffn": "true"}, "its FFN is gated"),
+        ({"n_kv_heads": "16", "d_ff": "4096"}, ""),
+        ({"n_kv_heads": "4", "gated_ffn": "false"}, ""),
+        ({"n_kv_heads": "4", "model": "some gpt"}, ""),
+    ],
+)
+def test_a_shape_without_a_name_tells_its_blocks(changes, llama):
+    given = {"model": "", **changes}
+    model = read(**given).model
+    blocks = (model.gated_ffn, model.norm, model.position, model.tied_embedding)
+    assert blocks == ((True, "rms", "rope", False) if llama else (False, "layer", "learned", True))
+    said = f"Llama-like ({llama}) blocks, untied embedding" if llama else "GPT blocks, tied embedding"
+    assert said in assumed(**given)
+
+
 def test_columns_override_the_family():
     model = read(gated_ffn="true", tied_embedding="false", head_dim="128", n_kv_heads="4").model
     assert (model.gated_ffn, model.tied_embedding, model.head_dim, model.kv_heads) == (True, False, 128, 4)

@@ -100,7 +100,7 @@ def _of_state(entries: Sequence[Mapping[str, float]], steps: int, per_device: ob
     global batch = samples/s ÷ steps/s, where that is near a multiple of what one GPU takes at a time.
     """
     if not isinstance(per_device, int) or isinstance(per_device, bool) or per_device < 1:
-        return {"training": {"framework": "pytorch-eager"}}
+        return {"training": {"framework": "trainer"}}
     ran_s = next((one["train_runtime"] for one in entries if one.get("train_runtime", 0.0) > 0), 0.0)
     samples = ran_s * next(
         (one["train_samples_per_second"] for one in entries if "train_samples_per_second" in one), 0.0
@@ -108,7 +108,7 @@ def _of_state(entries: Sequence[Mapping[str, float]], steps: int, per_device: ob
     each = samples / steps / per_device if steps else 0.0
     batch = round(each) * per_device if each and abs(each - round(each)) <= _NEAR_FRAC * each else 0
     length = _length(entries, steps, batch)
-    training = {"framework": "pytorch-eager", "global_batch": batch, "seq_len": length}
+    training = {"framework": "trainer", "global_batch": batch, "seq_len": length}
     return {
         "plan": {"micro_batch": per_device},
         "training": {name: value for name, value in training.items() if value},
@@ -221,7 +221,7 @@ def _scenario(
     precision = next((name for name, mode in (("bf16-amp", "bf16"), ("fp16-amp", "fp16"), ("tf32", "tf32"))
                       if modes[mode]), "fp32")  # fmt: skip
     longest = whole(arguments, {"max_length": "length", "max_seq_length": "length"}).get("length", 0)
-    training: dict[str, Any] = {"precision": precision, "framework": "pytorch-eager"} if arguments else {}
+    training: dict[str, Any] = {**({"precision": precision} if arguments else {}), "framework": "trainer"}
     if batch:
         training["global_batch"] = batch
     if length or longest:
@@ -230,8 +230,8 @@ def _scenario(
         training |= {"compile": True, "framework": "pytorch-compile"}
     each = said.get("Instantaneous batch size per device", 0)
     plan: dict[str, Any] = {name: value for name, value in (("dp", world), ("micro_batch", each)) if value}
-    if modes["gradient_checkpointing"]:
-        plan["recompute"] = "full"
+    if modes["gradient_checkpointing"] is not None:
+        plan["recompute"] = "full" if modes["gradient_checkpointing"] else "none"
     if "full_shard" in arguments.get("fsdp", "").lower():
         plan["sharding"] = "fsdp"
     return {**({"model": model} if model else {}), "plan": plan, "training": training}

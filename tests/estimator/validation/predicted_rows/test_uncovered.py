@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
+from estimator.validation.predicted_rows.uncovered import NAMED, UNKNOWN_ROWS, uncovered, unknown_rows
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,13 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
         (
             "text/step-times",
             [{"model": "mine"}],
-            "its rows do not tell which model of the catalogue mine is: write its name, as gpt2 or cs336-small (CS336 "
-            "in the heading will do), or all digits of its parameters in a column params",
+            f"its rows do not tell which model of the catalogue mine is: {NAMED}",
+        ),
+        (
+            "text/step-times",
+            [{"model": "mixtral-8x9b"}],
+            "its rows do not tell which model of the catalogue mixtral-8x9b is (the nearest names are mixtral-8x7b, "
+            f"mixtral-8x22b): {NAMED}",
         ),
         ("text/step-times", [{"seq_len": 8}], UNKNOWN_ROWS),
         (
@@ -52,6 +57,19 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
 )
 def test_the_reason_names_what_was_measured(form, rows, why):
     assert uncovered(form, rows) == why
+
+
+@pytest.mark.parametrize(
+    ("row", "lacking"),
+    [
+        ({"arch": "mistral-7b", "hw": "H100", "n_gpu": 8, "t_step_s": 1.2}, "model, seq_len and step (ms)"),
+        ({"model": "gpt2", "seq_len": 8, "t_step_s": 1.2}, "step (ms)"),
+    ],
+)
+def test_a_table_of_no_known_kind_says_which_columns_of_steps_it_lacks(row, lacking):
+    assert unknown_rows("text/table", [row]).startswith(f"of a table of steps it lacks {lacking} (or another time")
+    assert "docs/importing.md" in unknown_rows("text/table", [row])
+    assert unknown_rows("precision", [row]) == UNKNOWN_ROWS
 
 
 def test_what_a_file_put_there_is_cut_short():

@@ -56,7 +56,7 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
     expect_view(page, "explore")
     wait_for_figures(page)
     assert headline(page)[0].split() == found.split()
-    expect(page.locator("main").filter(visible=True)).to_contain_text(risk[0])
+    expect(page.locator("#tile-peak-memory")).to_contain_text(risk[0])
     assert query(page, "model") == "llama3-8b"
     page.go_back()
     expect_view(page, "search")

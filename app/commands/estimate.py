@@ -13,6 +13,7 @@ from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
 from app.commands.laying import option_of, read_laying
+from app.commands.risk import at_risk
 from app.config_names import EVERY_MODELS, config_name
 from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Calibrated
@@ -177,7 +178,7 @@ def text(found: Estimate, rows: str = "tokens") -> str:
     """Write a prediction for a terminal; ``rows``: what its throughput counts."""
     low_s, high_s = found.interval_s
     memory = found.memory
-    fits = "fits" if memory.fits else "DOES NOT FIT"
+    fits = f"fits{at_risk(memory.out_of_memory_frac)}" if memory.fits else "DOES NOT FIT"
     lines = [f"step time    {seconds(found.step_time_s)}  ({seconds(low_s)} to {seconds(high_s)})"]
     if found.tokens_per_s:
         lines.append(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.cpu import with_this_cpu
-from app.commands.files import print_json, read_document
+from app.commands.files import print_json, read_document, wrapped
 from app.commands.measured_rows import MeasuredRows, lines, measured_rows
 from app.commands.settings import settings_from
 from app.disk import DataFolder
@@ -175,7 +175,9 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
     text += shown_s
     if measurement.memory.peak_bytes:
         text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
-    return text
+    # why a run is no full one is told with its end
+    said = [one.message for one in measurement.warnings if one.code != measurement.status]
+    return text + [line for message in said for line in wrapped(f"warning      {message}", hanging=13)]
 
 
 def _predicted(measurement: Measurement, measured_s: float | None) -> list[str]:

@@ -12,6 +12,7 @@ from app.commands.calibration import read_calibrations
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text, written
+from app.commands.risk import at_risk
 from estimator.cost.efficiency import Calibrated
 from estimator.scenario.codec import encode
 from estimator.scenario.problems import InputProblems, Problem
@@ -82,7 +83,8 @@ def text(found: Sweep, wide: bool, given: Mapping[str, Any]) -> str:
     if not found.best:
         return "\n".join([*lines, _nothing(given)])
     lines += wrapped(_assumed(given["training"]), hanging=2)
-    lines += ["", f"best by {found.objective}:", plans_text(found.best, wide)]
+    first = f"; the first fits{risk}" if (risk := at_risk(found.best[0].out_of_memory_frac)) else ""
+    lines += ["", f"best by {found.objective}{first}:", plans_text(found.best, wide)]
     lines += ["", f"{_front(found)}:", plans_text(found.pareto, wide)]
     return "\n".join(lines)
 

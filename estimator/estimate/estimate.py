@@ -10,6 +10,7 @@ from estimator.cost.efficiency import Calibrated, probes_host
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s, uneven
+from estimator.estimate.recomputing import recomputing
 from estimator.estimate.report import (
     Collective,
     MemoryOfStage,
@@ -174,12 +175,13 @@ def estimate(
     of_memory: tuple[Problem, ...] = ()
     limits = ""
     if explained:
+        again = recomputing(scenario, rank, setting.kinds[int(timing.critical_stage)], e)
         ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
         assumptions = (
             *explain.fallen_back(given, scenario),
-            *explain.assumptions(scenario, e, timing.one, float(found.rank.clock_frac)),
+            *explain.assumptions(scenario, e, timing.one, float(found.rank.clock_frac), again),
             *explain.passed_over_words(scenario.cluster.chip, calibration),
         )
         of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)

@@ -11,6 +11,7 @@ from estimator.cost.host import NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_ran
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
+from estimator.estimate.recomputing import Recomputing, recomputing_words
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.hardware import Chip, Cluster
@@ -137,8 +138,8 @@ def hot_node(e: Efficiencies, in_node: int) -> tuple[str, ...]:
     if near >= 1.0:
         return ()
     return (
-        f"Of that, products have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
-        " work for long in one node.",
+        f"Of the peak, products reach less than on one chip alone: they have lost {1.0 - near:.0%} to power and heat"
+        f" of {min(in_node, NODE)} chips that work for long in one node.",
     )
 
 
@@ -147,8 +148,8 @@ def slowed_clock(e: Efficiencies, clock_frac: float) -> tuple[str, ...]:
     if clock_frac > LEAST_TOLD:
         return ()
     return (
-        f"Products run at {clock_frac:.0%} of the full clock: at it, work of this kind draws more than the"
-        f" {e.power_limit_w:.0f} W that the chip may.",
+        f"Products run at {clock_frac:.0%} of the full clock, as at full clock this step would draw more than the"
+        f" chip's limit of {e.power_limit_w:.0f} W.",
     )
 
 
@@ -169,8 +170,10 @@ def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
     )
 
 
-def assumptions(scenario: Scenario, e: Efficiencies, one: Pass, clock_frac: float = 1.0) -> tuple[str, ...]:
-    """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage."""
+def assumptions(
+    scenario: Scenario, e: Efficiencies, one: Pass, clock_frac: float = 1.0, again: Recomputing | None = None
+) -> tuple[str, ...]:
+    """List what the prediction takes for granted; ``one``: a micro-batch on the slowest stage, ``again``: of it."""
     training, plan = scenario.training, scenario.plan
     widths = byte_widths(training, plan)
     found = [
@@ -225,7 +228,7 @@ def assumptions(scenario: Scenario, e: Efficiencies, one: Pass, clock_frac: floa
             else "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
             " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
         )
-    found += _host(scenario, e, one)
+    found += _host(scenario, e, one, again or Recomputing())
     return tuple(found)
 
 
@@ -240,7 +243,7 @@ def _waits_s(one: Pass, e: Efficiencies) -> Number:
     return one.wait_forward_s + one.wait_backward_s - gaps_s
 
 
-def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
+def _host(scenario: Scenario, e: Efficiencies, one: Pass, again: Recomputing) -> list[str]:
     """What is taken for granted of a host that binds, why it takes so long, and what makes it faster."""
     training, plan, part = scenario.training, scenario.plan, one.part
     host_s, device_s, waits_s = _host_s(one), one.device_s, _waits_s(one, e)
@@ -258,6 +261,7 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass) -> list[str]:
         said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
     probed = probes_host(e, scenario.cluster.chip)
     found = [f"{said}." if probed else f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
+    found += recomputing_words(again)
     return found + _dispatch(scenario, e, float(part.products), float(part.split_s), slower)
 
 

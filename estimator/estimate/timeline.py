@@ -7,7 +7,7 @@ once per micro-batch, then what data ranks still exchange, then the optimizer); 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from estimator.communication.message import PricedMessage
@@ -343,18 +343,28 @@ def _memory_of_rank(
         zip(windows[Phase.FORWARD], windows[Phase.BACKWARD], strict=True)
     ):
         yield start, states + (kept if index else 0.0)
-        yield end, at["loss backward"]
         each = (done - end) / (layers + 1)
+        yield from _where_held(at, end, "end of forward")
+        yield end, at["loss backward"]
+        yield from _where_held(at, end + 0.25 * each, "head backward")
         yield end + 0.5 * each, at["last block's FFN backward"]
         yield end + each, at["last block's attention backward"]
         yield done - 0.5 * each, at["first block's FFN backward"]
         yield done, at["first block's attention backward"]
+        yield from _where_held(at, done, "embedding backward")
+    yield from _where_held(at, backward_end, "exchange")
     yield backward_end, states + kept
     total = float(found.timing.seconds)
     before = total - float(found.timing.optimizer_s)
     yield before, states + kept
     yield (before + total) / 2, at["optimizer step"]
     yield total, states + kept
+
+
+def _where_held(at: Mapping[str, float], at_s: float, moment: str) -> Iterator[tuple[float, float]]:
+    """A moment that not every plan has."""
+    if moment in at:
+        yield at_s, at[moment]
 
 
 def _held(

@@ -44,6 +44,7 @@ class Found:
 
     ``ties``: further plans with the same time and memory to rounding, of which this is the simplest. ``interval_s``: as
     an estimate of it says, the step time twice where it was not asked for. ``capacity_bytes``: memory that a rank has.
+    ``out_of_memory_frac``: the risk that it needs more, as that estimate says; None where it was not asked for.
     """
 
     scenario: dict[str, Any]
@@ -56,6 +57,7 @@ class Found:
     tokens_per_s: float
     mfu: float
     ties: int = 0
+    out_of_memory_frac: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,8 @@ def sweep(
         one = _found(document, base, candidate, chips)
         if not interval:
             return one
-        return replace(one, interval_s=estimate(scenario_from_json(one.scenario), calibration).interval_s)
+        known = estimate(scenario_from_json(one.scenario), calibration)
+        return replace(one, interval_s=known.interval_s, out_of_memory_frac=known.memory.out_of_memory_frac)
 
     def cell(of: tuple[tuple[Any, ...], Candidate]) -> Cell:
         beat()

@@ -2,6 +2,7 @@
  * What a search over a range of chip counts answers: plans in time, price, GPU-hours and memory of a run, those that
  * cannot be told apart in one group, the best, and what would be needed where nothing is quick enough. Pure.
  */
+import { percent } from "./format.js";
 import { canonical } from "./scenario.js";
 
 /** @typedef {import("./types.js").Found} Found */
@@ -134,3 +135,7 @@ export function soFar(before, now) {
 
 /** @param {Answer[]} some */
 export const quickestOf = (some) => some.reduce((best, one) => (one.time_s < best.time_s ? one : best), some[0]);
+
+/** The risk that a plan which fits runs out of memory, where it is worth a word; "" else. @param {Pick<Found, "out_of_memory_frac">} found */
+export const riskWords = ({ out_of_memory_frac }) =>
+  out_of_memory_frac && out_of_memory_frac >= 0.05 ? `OOM risk ${percent(out_of_memory_frac, 2)}` : "";

@@ -78,7 +78,8 @@
  * @typedef {{study: string, inputs: Part, figures: StudyFigure[], series: StudySeries[], notes: string[]}} Study
  *
  * @typedef {{scenario: Scenario, step_time_s: number, interval_s: [number, number], peak_bytes: number,
- *   reserved_bytes: number, capacity_bytes: number, cost_chip_s: number, tokens_per_s: number, mfu: number, ties?: number}} Found  a plan; `ties`: others with its time and memory
+ *   reserved_bytes: number, capacity_bytes: number, cost_chip_s: number, tokens_per_s: number, mfu: number, ties?: number,
+ *   out_of_memory_frac?: number | null}} Found  a plan; `ties`: others with its time and memory
  * @typedef {{objective: string, plans_tried: number, plans_fitting: number, plans_per_s: number, seconds: number,
  *   best: Found[], pareto: Found[], grid: {values: any[], found: Found}[], assumptions: string[]}} Sweep
  *

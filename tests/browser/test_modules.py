@@ -251,6 +251,8 @@ def test_hardware_is_multiplied_and_brought_back(call):
 def test_plans_of_a_range_of_chips_in_groups_that_cannot_be_told_apart(call):
     assert call("answers", "chipCounts", 16, 64, 8) == [64, 48, 32, 24, 16]
     assert call("answers", "chipCounts", 1, 8, 8) == [8, 4, 2, 1]
+    risks = [call("answers", "riskWords", {"out_of_memory_frac": risk}) for risk in (0.27, 0.049, None)]
+    assert risks == ["OOM risk 27 %", "", ""]
     assert call("answers", "chipCounts", 0, 24, 8) == [24]
     assert call("answers", "chipCounts", 64, 8, 8) == []
     assert call("answers", "chipCounts", 1, 1024, 8) == [1024, 512, 256, 128, 64, 32, 16, 8]

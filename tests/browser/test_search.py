@@ -50,10 +50,13 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
     assert groups
     assert all(int(head.split()[0]) == count for head, count in groups if head[0].isdigit()), groups
     found = rows.nth(0).locator("td").nth(2).inner_text()
+    risk = re.search(r"OOM risk \d+ %", page.locator("#search-status .answer").inner_text())
+    assert risk, "the quickest plan here nearly fills its chips"
     rows.nth(0).get_by_role("button").click()
     expect_view(page, "explore")
     wait_for_figures(page)
     assert headline(page)[0].split() == found.split()
+    expect(page.locator("#tile-peak-memory")).to_contain_text(risk[0])
     assert query(page, "model") == "llama3-8b"
     page.go_back()
     expect_view(page, "search")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.cli import run
+from app.commands.estimate import text
+from app.commands.risk import at_risk
 from estimator.estimate.estimate import estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.codec import encode
@@ -34,6 +37,18 @@ def test_estimate_gives_what_the_model_says(write, capsys):
     assert lower not in out, "what is recomputed makes HFU the higher one"
     assert run(["estimate", write({**LLAMA, "plan": {**LLAMA["plan"], "recompute": "none"}})]) == 0
     assert lower in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"), [(None, ""), (0.049, ""), (0.27, ", with a risk of 27% to run out of memory")]
+)
+def test_a_risk_worth_a_word_stands_behind_fits(risk, words):
+    assert at_risk(risk) == words
+    if risk is not None:
+        one = estimate(scenario_from_json(LLAMA))
+        held = dataclasses.replace(one.memory, out_of_memory_frac=risk)
+        lines = text(dataclasses.replace(one, memory=held)).splitlines()
+        assert next(line for line in lines if line.startswith("peak memory")).endswith(f": fits{words}")
 
 
 def test_estimate_takes_the_model_of_a_config_json(write, capsys):

@@ -13,6 +13,7 @@ import pytest
 from app.cli import run
 from app.commands.running import _text, _watch
 from app.runs.run import Run
+from estimator.scenario.measurement import Warning
 from runners.job import progress, state
 from tests.app.examples import LLAMA, MEASUREMENT, knows_cpu, scenario
 
@@ -64,6 +65,14 @@ def test_disturbed_steps_are_said_with_the_fastest_and_are_no_error_of_the_predi
         assert step == f"step time    {words}"
         assert ("%" in predicted) is error
         assert ("by phase, of the median step:" in rest) is not error
+
+
+def test_warnings_of_a_run_are_told_with_its_figures_and_why_it_failed_is_not_among_them():
+    busy, why = Warning(code="busy_machine", message="other programs kept 1.4 of 2 processors busy meanwhile"), "oom"
+    one = dataclasses.replace(MEASUREMENT, status=why, warnings=(busy, Warning(code=why, message="no room")))
+    said = _text(Run(id="r1", state="oom"), one)
+    assert said[-1] == f"warning      {busy.message}"
+    assert "no room" not in " ".join(said)
 
 
 def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, tmp_path):

@@ -43,6 +43,17 @@ def test_sweep_lists_plans(write, capsys):
         assert found["scenario"]["plan"]["schedule"] == "gpipe"
 
 
+def test_a_best_plan_that_may_run_out_of_memory_says_so(write, capsys):
+    long = {**LLAMA["training"], "seq_len": 8192, "global_batch": 64, "precision": "bf16-amp"}
+    tight = SPEC | {"training": long, "cluster": {"chip": "h100-sxm", "chips_per_node": 4}}
+    assert run(["sweep", write(tight), "--json"]) == 0
+    best, *others = json.loads(capsys.readouterr().out)["best"]
+    assert best["out_of_memory_frac"] > 0.2 > min(one["out_of_memory_frac"] for one in others)
+    assert run(["sweep", write(tight)]) == 0
+    risk = f"; the first fits, with a risk of {best['out_of_memory_frac']:.0%} to run out of memory:"
+    assert f"best by step_time{risk}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

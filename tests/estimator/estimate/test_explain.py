@@ -10,7 +10,7 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.explain import Launching, assumptions, limits, memory_problems
+from estimator.estimate.explain import Launching, assumptions, limits, memory_problems, slowed_clock
 from estimator.estimate.report import Collective, MemoryOfStage
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, SHOWN_CATEGORIES
@@ -146,9 +146,18 @@ def test_what_whole_nodes_lose_is_said_where_they_work():
         given = {**document(GPT, plan={"dp": nodes * chips}), "cluster": cluster}
         return " ".join(estimate(scenario_from_json(given)).assumptions)
 
-    assert "lost 19% to power and heat of 8 chips" in said(1, 8)
+    assert "Of the peak, products reach less than on one chip alone: they have lost 19% to power" in said(1, 8)
     assert "lost 19% to power and heat of 8 chips" in said(2, 8)
     assert "power and heat" not in said(1, 1)
+
+
+def test_a_clock_below_the_full_one_is_said_with_its_limit():
+    (said,) = slowed_clock(replace(E, power_limit_w=700.0), 0.914)
+    assert said == (
+        "Products run at 91% of the full clock, as at full clock this step would draw more than the chip's limit of"
+        " 700 W."
+    )
+    assert slowed_clock(E, 1.0) == ()
 
 
 def test_assumptions_are_not_said_where_they_are_not_made():
@@ -223,8 +232,30 @@ def test_what_is_beside_micro_batches_binds_where_it_takes_longer_than_their_lau
     assert found.binds == "communication"
 
 
+def shorter(plan: dict, **training) -> tuple[str, float]:
+    """What is assumed of short sequences of Llama 3.2 1B on one chip, and the host's ms for a micro-batch."""
+    given = {"seq_len": 256, "global_batch": 4, **training}
+    one = {"model": "llama3.2-1b", "cluster": {"chip": "h200-sxm", "chips_per_node": 1}, "training": given}
+    said = " ".join(estimate(scenario_from_json({**one, "plan": plan})).assumptions)
+    return said, float(re.search(r"it takes ([\d.]+) ms to launch", said)[1])
+
+
+@pytest.mark.parametrize(("recompute", "regions"), [("selective", 16), ("full", 16)])
+@pytest.mark.parametrize("framework", ["pytorch-eager", "transformers"])
+def test_recomputation_is_named_as_what_a_host_that_binds_takes_longer_for(recompute, regions, framework):
+    none, host_ms = shorter({}, framework=framework)
+    assert "recomput" not in none.replace("nothing recomputed", "").replace("execute: recomputation", "")
+    said, longer_ms = shorter({"recompute": recompute}, framework=framework)
+    told = re.search(r"Of the host's time, ([\d.]+) ms a micro-batch are recomputation: [\d.]+ .s launching", said)
+    assert told
+    assert float(told[1]) == pytest.approx(longer_ms - host_ms, abs=0.2)
+    assert f"entering {regions} checkpointed regions" in said
+    assert "As the host binds, recomputation lengthens the step by this" in said
+
+
 def test_dtensors_dispatch_is_named_as_why_the_host_takes_so_long():
-    host, said = split().assumptions[-2:]
+    host, again, said = split().assumptions[-3:]
+    assert "are recomputation: " in again
     assert "DTensor's dispatch" in said
     assert "580 µs on the mean host for each of a micro-batch's 561 products" in said
     # what it takes is a figure of its own: each product forward and backward, and six of each of 80 layers once more

@@ -32,6 +32,23 @@ def test_every_step_is_laid_out_whole(scenario):
             ends[lane] = end
 
 
+@pytest.mark.parametrize(
+    ("sharding", "recompute", "training", "moment"),
+    [
+        ("ddp", "none", {"seq_len": 64, "global_batch": 8, "optimizer": "sgd"}, "embedding backward"),
+        ("ddp", "full", {"seq_len": 1024, "global_batch": 64, "optimizer": "sgd"}, "end of forward"),
+        ("fsdp", "none", {"seq_len": 64, "global_batch": 64}, "head backward"),
+    ],
+)
+def test_memory_passes_through_the_fullest_moment_whichever_it_is(sharding, recompute, training, moment):
+    plan = {"dp": 8, "micro_batch": 1, "sharding": sharding, "recompute": recompute}
+    given = {"precision": "bf16-amp", **training}
+    scenario = scenario_from_json({**LLAMA, "model": "llama3.2-1b", "plan": plan, "training": given})
+    own = estimate(scenario, interval=False).memory
+    assert own.moment == moment
+    assert max(held for _, held in timeline(scenario).memory) == pytest.approx(own.peak_bytes, rel=1e-12)
+
+
 def test_compute_takes_what_the_categories_say():
     scenario = scenario_from_json(LLAMA)
     found, own = timeline(scenario), estimate(scenario, interval=False)

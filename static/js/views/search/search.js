@@ -1,6 +1,6 @@
 /** Search: every plan of the model on every number of chips of a range; the answer, figures of all, and the table. */
 import { setWanted } from "../../actions.js";
-import { answers, chipsNeeded, groups, mayBeLate, quickestOf, soFar, surelyWithin } from "../../answers.js";
+import { answers, chipsNeeded, groups, mayBeLate, quickestOf, riskWords, soFar, surelyWithin } from "../../answers.js";
 import { api, ApiError } from "../../api.js";
 import { measures, said } from "../../figures/plans.js";
 import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
@@ -319,7 +319,11 @@ export function createSearch(root) {
         ? [tile(price.text, said(price, best), `$${question.usd_per_hour} an hour and chip`)]
         : []),
       tile(hours.text, said(hours, best), `${percent(best.found.mfu)} MFU`),
-      tile("peak memory", bytes(best.peak_bytes), `of ${bytes(best.found.capacity_bytes)}`),
+      tile(
+        "peak memory",
+        bytes(best.peak_bytes),
+        [`of ${bytes(best.found.capacity_bytes)}`, riskWords(best.found)].filter(Boolean).join(" · "),
+      ),
       tile("chips", String(best.chips), `${short(best.found.tokens_per_s)} tokens/s`),
       h(
         "div",

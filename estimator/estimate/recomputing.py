@@ -1,0 +1,55 @@
+"""Recomputing: what recomputation takes of a host that binds, in seconds and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import launching_s, plain_s, running_again_s, slowest_rank
+from estimator.estimate.assemble import Rank
+from estimator.memory.stage_layout import StageKind
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.units import counted, seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputing:
+    """What a micro-batch takes the slowest rank's host: ``launches`` run again, ``regions`` that are checkpointed."""
+
+    launches: float = 0.0
+    launching_s: float = 0.0
+    regions: float = 0.0
+    regions_s: float = 0.0
+
+
+def recomputing(scenario: Scenario, rank: Rank, kind: StageKind, e: Efficiencies) -> Recomputing:
+    """Add up what the layers of a stage run again, and their checkpointed regions (estimator.cost.host)."""
+    training = scenario.training
+    slower = float(slowest_rank(training, scenario.cluster.chips / scenario.plan.pp, e))
+    launches = again_s = regions = regions_s = 0.0
+    for work, times in zip(rank.blocks, kind.blocks, strict=True):
+        often = float(times)
+        own, plain = work.launches["recomputed"], work.plain.get("recomputed", 0.0)
+        views = work.views.get("recomputed", 0.0)
+        launches += often * float(own + plain)
+        again_s += often * float(launching_s(training, "forward", own, views, e) + plain_s("forward", plain, e))
+        regions += often * float(work.regions)
+        regions_s += often * float(sum(running_again_s(training, work.regions, own, views, e)))
+    return Recomputing(launches=launches, launching_s=slower * again_s, regions=regions, regions_s=slower * regions_s)
+
+
+def recomputing_words(found: Recomputing) -> tuple[str, ...]:
+    """Say what recomputation takes of a host that binds, and that the step is longer by it; nothing where none is."""
+    whole_s = found.launching_s + found.regions_s
+    if whole_s <= 0.0:
+        return ()
+    parts = f"{seconds(found.launching_s)} launching {found.launches:,.0f} kernels again"
+    if found.regions_s > 0.0:
+        parts += (
+            f", {seconds(found.regions_s)} entering {counted(round(found.regions), 'checkpointed region')} and keeping"
+            " what their ops save"
+        )
+    return (
+        f"Of the host's time, {seconds(whole_s)} a micro-batch are recomputation: {parts}. As the host binds,"
+        " recomputation lengthens the step by this; where memory allows, recompute less.",
+    )

@@ -17,7 +17,7 @@ CAPABILITIES = {
     "volta": (7, 0), "ampere": (8, 0), "ada": (8, 9), "hopper": (9, 0), "h100": (9, 0), "blackwell": (10, 0),
     "blackwell-ultra": (10, 3), "cdna3": (9, 4), "cdna4": (9, 5), "a100-40gb-pcie": (8, 0), "a100-80gb-pcie": (8, 0),
     "h100-sxm": (9, 0), "v100-32gb-pcie": (7, 0), "t4": (7, 5), "l4": (8, 9), "p4": (6, 1), "p100-pcie": (6, 0),
-    "mi100": (9, 0), "mi210": (9, 0), "mi250": (9, 0), "b300": (10, 3),
+    "mi100": (9, 0), "mi210": (9, 0), "mi250": (9, 0), "b300": (10, 3), "h20": (9, 0), "gh200": (9, 0),
 }  # fmt: skip
 """Compute capability by the catalogue's family of efficiencies (NVIDIA, CUDA GPUs, 2025; LLVM's gfx908 to gfx950)."""
 

@@ -89,7 +89,7 @@ from runners.refusals import refusals
 
 def document(framework):
     training = {"seq_len": 128, "global_batch": 1, "precision": "bf16", "framework": framework}
-    return {"model": "llama3.2-1b", "cluster": {"chip": "h200-sxm", "chips_per_node": 1}, "training": training}
+    return {"model": "tinyllama-1.1b", "cluster": {"chip": "h200-sxm", "chips_per_node": 1}, "training": training}
 
 found = {}
 for name in ("deepspeed", "pytorch-eager", "megatron", "ideal"):

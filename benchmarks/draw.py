@@ -17,11 +17,11 @@ from typing import Any
 
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
-from estimator.scenario.codec import encode
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json, scenario_problems
+from runners.reference.plans import said
 from runners.refusals import refusals
 
 PRECISIONS = ("bf16", "bf16", "bf16-amp", "bf16-amp", "bf16-amp", "tf32", "fp32")
@@ -82,7 +82,7 @@ def drawn(ranks: int, count: int, seed: int, chip: str) -> list[tuple[dict[str, 
     while len(found) < count:
         way, spread = kinds[len(found) % len(kinds)]
         entry = _entry(dice, way, spread, ranks, known, chip)
-        if entry is None or entry["name"] in seen:
+        if entry["name"] in seen:
             continue
         one = _worth_measuring(entry, ranks)
         if one is not None:
@@ -93,7 +93,8 @@ def drawn(ranks: int, count: int, seed: int, chip: str) -> list[tuple[dict[str, 
 
 def _entry(
     dice: random.Random, way: str, spread: dict[str, Any], ranks: int, known: list[tuple[str, Model]], chip: str
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
+    """One step, drawn; how it is spread is given."""
     key, model = dice.choice(known)
     # Models that are too large for one GPU or two are cut to blocks of theirs
     blocks = dice.choice((model.layers, max(1, model.layers // 2), max(1, model.layers // 4)))
@@ -105,9 +106,7 @@ def _entry(
     plan = {**spread, "micro_batch": micro_batch, "recompute": recompute}
     sequences = micro_batch * spread.get("dp", 1) * batches
     kernel = kernel if ranks == 1 else "default"
-    words = (way, *key.split(" "), blocks, precision, seq_len, micro_batch, batches, recompute, attention, kernel)
-    plain = Model(layers=1, hidden=1, heads=1, ffn=1, vocab=1)
-    said = {name: value for name, value in encode(model).items() if value != getattr(plain, name, None)}
+    words = (way, key, blocks, precision, seq_len, micro_batch, batches, recompute, attention, kernel)
     training = {
         "seq_len": seq_len, "global_batch": sequences, "precision": precision, "attention": attention,
         **({"optimizer_kernel": kernel} if kernel != "default" else {}),
@@ -115,7 +114,7 @@ def _entry(
     return {
         "name": "-".join(str(word) for word in words if word not in ("none", "default")),
         "scenario": {
-            "model": said,
+            "model": said(model),
             "cluster": {"chip": chip, "chips_per_node": ranks, "nodes": 1},
             "plan": plan,
             "training": training,

@@ -148,9 +148,9 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
 
 P2P_LAUNCHES = 16.0
 """Bare launches that a batch of sends and receives takes the host as long as (batch_isend_irecv of PyTorch's stages:
-0.10 to 0.28 ms beside 3.2 to 5.6 us of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on
+0.10 to 0.28 ms beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on
 two and four H200, 8.5 to 29, their geometric mean). An all-to-all that Python asks NCCL for inside a model takes as
-long: experts' took 157 to 238 us where an op on a host tensor took 3.0 to 6.5 (eight ranks), 11 to 26 bare launches,
+long: experts' took 157 to 238 µs where an op on a host tensor took 3.0 to 6.5 (eight ranks), 11 to 26 bare launches,
 16 in the geometric mean."""
 
 
@@ -205,7 +205,7 @@ BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
 and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
 SCATTER_LAUNCHES = 9.0
 """Bare launches that asking NCCL for a reduce-scatter takes the host as long as inside a step: 226 of a profiled step
-took 106 us and 30 to 50 of Python around, where other ops take 1.4 times as long as without a profiler and a launch
+took 106 µs and 30 to 50 of Python around, where other ops take 1.4 times as long as without a profiler and a launch
 10.9; in a loop of nothing else 3.8 to 4.5 of them (probes of six H100 and H200 hosts)."""
 
 
@@ -259,7 +259,7 @@ def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Numb
 SENT_OPS = {"forward": 55.0, "backward": 23.0}
 """Forward ops that the host takes as long as to send a block's rows to other ranks' experts and back, beside the
 kernels that sort them: numbers of rows exchanged, summed and read, two exchanges with autograd, a sort by expert (two
-H200, profiled: 1.35 ms a block forward and 0.51 backward, where a product of two tensors takes 17 us, else 12)."""
+H200, profiled: 1.35 ms a block forward and 0.51 backward, where a product of two tensors takes 17 µs, else 12)."""
 SENT_AFTER_OPS = 30.0
 """Those of them between the numbers' arrival and the first product of experts, while the device has nothing to do: the
 exchange, the sort and what gathers rows by it (it stood still for 0.6 to 1.1 ms a block there)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from estimator.cost.host import PUT_OFF
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.plan import FOLDED
 from estimator.scenario.units import Number
@@ -216,10 +217,6 @@ def in_flight(
     return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
 
 
-SPLIT = ("zero-bubble", "zero-bubble-v")
-"""Schedules that put the gradients of weights off."""
-
-
 def weights_waiting(schedule: str, stage: Number, micro_batches: Number) -> Number:
     """Micro-batches whose inputs have their gradients and whose weights wait, while the next one's inputs get theirs.
 
@@ -237,7 +234,7 @@ def fullest_of(kind: str, schedule: str, stages: Number) -> tuple[Number, ...]:
     """
     if kind != "middle":
         return (stages - 1.0,) if kind == "last" else (0.0,)
-    return (1.0, maximum(stages - 2.0, 1.0)) if schedule in SPLIT else (1.0,)
+    return (1.0, maximum(stages - 2.0, 1.0)) if schedule in PUT_OFF else (1.0,)
 
 
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:

@@ -43,7 +43,7 @@ from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, SPLIT, Bubble, bubble_s, head_in_flight, held_up_s, weights_waiting
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight, held_up_s, weights_waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ def memory_of_stage(
 def _put_off(setting: Setting, kind: StageKind, in_flight: Number, stage: Number) -> PutOff | None:
     """Return what waits with torch's stages that split backward; the first chunk of all has no inputs to go to."""
     schedule, chunks = setting.plan.schedule, setting.virtual_stages - (1.0 if kind.embedding else 0.0)
-    if setting.training.traits.frees_between_stages or kind.name == "only" or schedule not in SPLIT:
+    if setting.training.traits.frees_between_stages or kind.name == "only" or schedule not in PUT_OFF:
         return None
     if kind.embedding and schedule not in FOLDED:
         return None

@@ -175,9 +175,13 @@ def _fits(step: Step, ranks: int) -> bool:
 def _model(name: str) -> dict[str, Any]:
     if name in MODELS:
         return {"name": name, **MODELS[name]}
-    model = model_of(name, LAYERS.get(name, 0))
-    found = {name: value for name, value in encode(model).items() if value != getattr(DENSE, name, None)}
+    found = said(model_of(name, LAYERS.get(name, 0)))
     return {**found, "name": f"{name}, {LAYERS[name]} blocks" if name in LAYERS else name}
+
+
+def said(model: Model) -> dict[str, Any]:
+    """The fields of a model in which it is no plain one, as a scenario says them."""
+    return {name: value for name, value in encode(model).items() if value != getattr(DENSE, name, None)}
 
 
 def _entry(step: Step, ranks: int, chip: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 from estimator.calibration.calibrate import Source, calibrate, to_document
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.slowest_chip import shared_host
 from estimator.estimate.host_pace import over_paces
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.op_list import from_json
@@ -112,6 +113,7 @@ def predicted(entry: Entry, ops: Path, chip: str, e: Efficiencies, folder: Path)
     found = from_json(json.loads(path.read_text(encoding="utf-8")))
     cluster = cluster_for(found, chip)
     one = estimate_op_list(found, cluster, e)
+    shared = shared_host(e, max(found.world_size, 1))
     return {
         "name": entry.name,
         "efficiencies": one.efficiencies,
@@ -120,8 +122,8 @@ def predicted(entry: Entry, ops: Path, chip: str, e: Efficiencies, folder: Path)
         "phases_s": one.phases_s,
         "peak_bytes": one.memory.peak_bytes,
         "measured_before": (folder / f"{entry.name}.json").exists(),
-        "host_pace_s": e.host_pace_s,
-        "host_backward_pace_s": e.host_backward_pace_s,
+        "host_pace_s": shared.host_pace_s,
+        "host_backward_pace_s": shared.host_backward_pace_s,
         "over_paces_s": over_paces(
             lambda paced: estimate_op_list(found, cluster, paced, interval=False).step_time_s, e
         ),

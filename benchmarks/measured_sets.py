@@ -11,6 +11,7 @@ from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import GATHERED
+from estimator.cost.slowest_chip import shared_host
 from estimator.estimate.estimate import estimate
 from estimator.estimate.host_pace import at_pace, pace_factor
 from estimator.estimate.residual import memory_kind_of
@@ -213,7 +214,8 @@ def calibration_of(paths: Sequence[Path]) -> Efficiencies | None:
 def _at_its_pace(calibrated: Efficiencies | None, run: Measurement) -> Efficiencies | None:
     if calibrated is None:
         return None
-    factor = pace_factor(run.samples, calibrated.host_pace_s, calibrated.host_backward_pace_s)
+    shared = shared_host(calibrated, max(run.world_size, 1))
+    factor = pace_factor(run.samples, shared.host_pace_s, shared.host_backward_pace_s)
     return calibrated if factor is None else at_pace(calibrated, factor)
 
 

@@ -21,6 +21,7 @@ from app.commands.files import print_json, read_document, table
 from app.commands.laying import option_of, read_laying
 from app.tracing import failure, flags_of, trace_command
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
+from estimator.cost.slowest_chip import shared_host
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.host_pace import Curve, over_paces, pace_factor, read_off
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
@@ -145,7 +146,7 @@ def _predicted(
         if entry.scenario:
             scenario = scenario_from_json(as_asked(entry.scenario, entry.options))
             one = _prediction(entry.name, estimate(scenario, efficiencies), results)
-            return _over_paces(one, efficiencies_for(scenario.cluster.chip, efficiencies), partial(_seconds, scenario))
+            return _over_paces(one, scenario.cluster, efficiencies, partial(_seconds, scenario))
     with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
         if laying.moves:
             laid = estimate_laid_out(_traced(entry, 1, chip), laying, chip, efficiencies)
@@ -153,16 +154,20 @@ def _predicted(
         traced = _traced(entry, ranks, chip)
         cluster = cluster_for(traced, chip)
         one = _prediction(entry.name, estimate_op_list(traced, cluster, efficiencies), results)
-        return _over_paces(one, efficiencies_for(cluster.chip, efficiencies), partial(_list_seconds, traced, cluster))
+        return _over_paces(one, cluster, efficiencies, partial(_list_seconds, traced, cluster))
 
 
-def _over_paces(one: Prediction, e: Efficiencies, step_s: Callable[[Efficiencies], float]) -> Prediction:
+def _over_paces(
+    one: Prediction, cluster: Cluster, calibrated: Calibrated | None, step_s: Callable[[Efficiencies], float]
+) -> Prediction:
+    e = efficiencies_for(cluster.chip, calibrated)
     if not e.host_pace_s:
         return one
+    shared = shared_host(e, min(cluster.chips, cluster.chips_per_node))
     return replace(
         one,
-        host_pace_s=e.host_pace_s,
-        host_backward_pace_s=e.host_backward_pace_s,
+        host_pace_s=shared.host_pace_s,
+        host_backward_pace_s=shared.host_backward_pace_s,
         over_paces_s=over_paces(step_s, e),
     )
 

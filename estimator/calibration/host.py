@@ -7,13 +7,14 @@ of small tensors per tensor. What was not probed follows the bare launch, measur
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimator.calibration.fit import Fitted
+from estimator.calibration.runtimes import RUNTIMES, Told, of_family, told_by_probes, weighed
 from estimator.cost.efficiency import Efficiencies, Range
-from estimator.cost.host import slowest_of
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
 
@@ -32,23 +33,15 @@ TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
 CHAIN_KERNELS = {"forward": 2.0, "backward": 3.0}
 """Kernels of a compiled chain for each of its products: product and tanh; both gradients and tanh's."""
 
-RUNTIMES = {
-    "host_fsdp_forward_s": "modules under FSDP2",
-    "host_fsdp_backward_s": "modules under FSDP2",
-    "host_sharded_tensor_s": "optimizers of DTensors",
-    "host_dtensor_s": "products under DTensor",
-    "host_dtensor_op_s": "ops of DTensors' optimizers",
-}
-"""Constants of the runtimes, and what they are probed with."""
+PACE_SPREAD = 0.15
+"""Standard deviation of the logarithm of a host's mean pace from one turn of probes to the next (26 turns of two H200
+hosts, tests/reference/h200_drawn and h200_paced: 0.11 of one process, 0.16 of two)."""
+
+LIKELY = 1.28
+"""Standard errors on either side of a value that hold eight of ten."""
 
 PACES = ("host_pace_s", "host_backward_pace_s")
 """Of the program's own thread and of autograd's, as rows of probes and calibrations call them."""
-
-BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
-"""Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
-
-MODEL_FACTOR = 1.25
-"""By what DTensor takes longer for a product of a model than of linears alone (geometric mean of 23 hosts' probes)."""
 
 BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s",
         "host_dtensor_op_s", "host_dtensor_value_s", "host_put_off_s", "host_graph_forward_s",
@@ -58,7 +51,8 @@ BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_
 
 def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[dict[str, Fitted], dict[str, str]]:
     """Host constants from the ladder ``launch``, and the reasons why others stay inherited."""
-    rows, runtimes = (_ladder(measurements, name) for name in ("launch", "runtime"))
+    power = ranks_power(measurements, e)
+    rows, runtimes = (_ladder(measurements, name, power.range.value) for name in ("launch", "runtime"))
     if not rows and not runtimes:
         reason = "no launches were probed"
         names = (*PACES, "host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
@@ -72,18 +66,19 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
             return
         value = statistics.median(values)
         off = max(SPREAD_FRAC, *(abs(one / value - 1) for one in values))
-        most = COLD_FACTOR - 1 if name in RUNTIMES and name != "host_dtensor_s" else off
         source = f"probes: {counted(len(values), 'difference')} of {what}"
         found[name] = Fitted(
             range=Range(
-                value=value, low=value / (1 + off), high=value * (1 + most), unit=e.ranges[name].unit, source=source
+                value=value, low=value / (1 + off), high=value * (1 + off), unit=e.ranges[name].unit, source=source
             ),
             points=len(values),
             residual_frac=statistics.median(abs(one / value - 1) for one in values),
         )  # fmt: skip
 
+    if power.points:
+        found["host_ranks_power"] = power
     for name in PACES:
-        pace_s = pace_of(measurements, name)
+        pace_s = pace_of(measurements, name, power.range.value)
         if pace_s:
             keep(name, [pace_s], "the host's pace")
         else:
@@ -105,15 +100,39 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
     missing["host_put_off_s"] = "no stages of pipelines are probed"
     missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
-    for name, values in per_runtime_s(runtimes, e).items():
-        keep(name, values, RUNTIMES[name])
-    if launches:
-        slower = statistics.median(launches) / e.host_launch_s
-        for name in BARE:
-            if name in missing:
-                found[name] = _scaled(e.ranges[name], slower)
-                del missing[name]
+    slower = statistics.median(launches) / e.host_launch_s if launches else 1.0
+    op_slower = found["host_forward_s"].range.value / e.host_forward_s if "host_forward_s" in found else slower
+    for name, told in told_by_probes(runtimes, e).items():
+        if told:
+            found[name] = _of_runtime(name, told, e, op_slower)
+        elif name not in BARE and (launches or "host_forward_s" in found):
+            found[name] = _scaled(e.ranges[name], op_slower, "an op")
+        elif name not in BARE:
+            missing[name] = f"no {RUNTIMES[name]} were probed"
+    for name in BARE if launches else ():
+        if name not in found:
+            found[name] = _scaled(e.ranges[name], slower, "the bare launch")
+            missing.pop(name, None)
     return found, missing
+
+
+def _of_runtime(name: str, told: Sequence[Told], e: Efficiencies, slower: float) -> Fitted:
+    """What the probes tell of a runtime, held against the family's number at this host's speed."""
+    held = weighed([*told, of_family(name, e, slower)])
+    off = max(SPREAD_FRAC, LIKELY * held.error / held.value)
+    most = off if name == "host_dtensor_s" else COLD_FACTOR - 1
+    said = ", ".join(f"{one.value * 1e6:.0f} ± {one.error * 1e6:.0f}" for one in told)
+    source = (
+        f"probes of {RUNTIMES[name]}: {said} µs; the family's at {slower:.2f} times its ops' time "
+        f"{of_family(name, e, slower).value * 1e6:.0f}"
+    )
+    value = held.value
+    made = Range(value=value, low=value / (1 + off), high=value * (1 + most), unit=e.ranges[name].unit, source=source)
+    return Fitted(
+        range=made,
+        points=len(told),
+        residual_frac=statistics.median(abs(one.value / value - 1) for one in told),
+    )
 
 
 def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
@@ -138,73 +157,6 @@ def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return [one for one in forward if one > 0], [one for one in backward if one > 0]
 
 
-def per_runtime_s(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[float]]:
-    """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
-
-    Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
-    have little around them, what they add. The mean of their visits, as steps meet a shared host at either of its
-    speeds too; of one visit its fastest sample, as others only add. Whole models, whose steps run everything in turn,
-    go before blocks that repeat one pass, and models that ranks ran together, less what the slowest of them takes
-    longer (``slowest_of``), before those of one process, which exchanges nothing.
-    """
-    found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
-    table: dict[tuple[str, str, int, int], list[Row]] = {}
-    for row in rows:
-        if "layers" in row:
-            key = (row["op"], row.get("direction", ""), row["layers"], row.get("tensors", 0))
-            table.setdefault(key, []).append(row)
-
-    def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
-        visits = table[op, direction, layers, tensors]
-        together = [row for row in visits if row.get("ranks", 1) > 1]
-        if together:
-            return statistics.fmean(row["median_s"] / float(slowest_of(row["ranks"], e)) for row in together)
-        return statistics.fmean(row["median_s"] for row in visits) if len(visits) > 1 else float(visits[0]["minimum_s"])
-
-    models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
-    for name in ("fsdp", "dtensor") if len(models) > 1 else ():
-
-        def each(direction: str, name: str = name) -> float:
-            few, many = models[0], models[-1]
-            more = [
-                seconds(f"model {name}", direction, layers, 0) - seconds("model plain", direction, layers, 0)
-                for layers in (few, many)
-            ]
-            return float((more[1] - more[0]) / (many - few))
-
-        try:
-            forward, both, step = (each(direction) for direction in ("forward", "forward-backward", "step"))
-        except KeyError:
-            continue
-        if name == "fsdp":
-            found["host_fsdp_forward_s"].append(forward)
-            found["host_fsdp_backward_s"].append(both - forward)
-            found["host_sharded_tensor_s"].append((step - both) / BLOCK_TENSORS)
-        else:
-            found["host_dtensor_s"].append(both / 2 / BLOCK_PRODUCTS)
-    for _, _, layers, tensors in [key for key in table if key[0] == "plain" and key[1] == "forward"]:
-        for name in ("fsdp", "dtensor"):
-            try:
-                forward, both, update = (
-                    seconds(name, direction, layers, tensors) - seconds("plain", direction, layers, tensors)
-                    for direction in ("forward", "forward-backward", "optimizer")
-                )
-            except KeyError:
-                continue
-            if name == "fsdp" and not models:
-                found["host_fsdp_forward_s"].append(forward / layers)
-                found["host_fsdp_backward_s"].append((both - forward) / layers)
-            elif name == "dtensor" and not models:
-                found["host_dtensor_s"].append(MODEL_FACTOR * both / 2 / tensors)
-            if not models:
-                found["host_sharded_tensor_s"].append(update / tensors)
-    for op, direction, layers, tensors in table:
-        if (op, direction) == ("plain", "optimizer for-loop") and ("dtensor", direction, layers, tensors) in table:
-            more_s = seconds("dtensor", direction, layers, tensors) - seconds(op, direction, layers, tensors)
-            found["host_dtensor_op_s"].append(more_s / _dispatches(table[op, direction, layers, tensors][0]))
-    return {name: [one for one in values if one > 0] for name, values in found.items()}
-
-
 def _by(column: str, rows: Sequence[Row]) -> dict[Any, Row]:
     """One row for each value of a column: the mean of its visits, as each met the host as it was."""
     visits: dict[Any, list[Row]] = {}
@@ -220,25 +172,63 @@ def _backward_s(row: Row, forward_s: float) -> float:
     return float((row["median_s"] - forward_s * row.get("slower", 1.0)) / row.get("slower_backward", 1.0))
 
 
-def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
-    rows: list[Row] = [
-        row
+def _ladder(measurements: Sequence[Measurement], name: str, power: float) -> list[Row]:
+    """Rows of a ladder as one rank alone on its host would have them, at the pace that it had in the mean."""
+    rows: list[tuple[float, Row]] = [
+        (_sharing(measurement, power), row)
         for measurement in measurements
         for row in measurement.rows
         if row.get("ladder") == name and status_of_row(row) == "ok"
     ]
     if name == "runtime":  # what its rows differ by is not of one pace
-        return rows
-    pace_s, backward_pace_s = (pace_of(measurements, name) for name in PACES)
-    return [_at_pace(row, pace_s, backward_pace_s) for row in rows]
+        return [{**row, "median_s": row["median_s"] / sharing} for sharing, row in rows]
+    pace_s, backward_pace_s = (pace_of(measurements, name, power) for name in PACES)
+    return [_at_pace(row, pace_s, backward_pace_s) for _, row in rows]
 
 
-def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s") -> float:
-    """The host's pace while it was probed, the mean of all rows that say it; 0 where none does.
+def ranks_power(measurements: Sequence[Measurement], e: Efficiencies) -> Fitted:
+    """By which power of its ranks a host's times grow, from the paces beside probes of different groups of ranks.
+
+    The slope of log pace over log ranks, weighed against the family's; of no points where all are of one size.
+    """
+    family = e.ranges["host_ranks_power"]
+    of_family = Told(value=family.value, error=(family.high - family.low) / (2 * LIKELY))
+    points = []
+    for measurement in measurements:
+        threads = [_mean_pace(measurement, name) for name in PACES]
+        if all(threads):
+            points.append((math.log(measurement.world_size), math.log(statistics.fmean(threads))))
+    middle_x, middle_y = (statistics.fmean(axis) for axis in zip(*points, strict=True)) if points else (0.0, 0.0)
+    spread = math.fsum((x - middle_x) ** 2 for x, _ in points)
+    if not spread or not of_family.error:
+        return Fitted(range=family, points=0, residual_frac=0.0)
+    slope = math.fsum((x - middle_x) * (y - middle_y) for x, y in points) / spread
+    held = weighed([Told(value=slope, error=PACE_SPREAD / math.sqrt(spread)), of_family])
+    value, off = max(held.value, 0.0), LIKELY * held.error
+    source = f"paces beside {counted(len(points), 'file')} of probes: {slope:.2f}; the family's {family.value:g}"
+    made = Range(value=value, low=max(0.0, value - off), high=value + off, unit=family.unit, source=source)
+    return Fitted(range=made, points=len(points), residual_frac=held.error)
+
+
+def _sharing(measurement: Measurement, power: float) -> float:
+    return float(max(measurement.world_size, 1) ** power)
+
+
+def _paces(measurement: Measurement, column: str) -> list[float]:
+    return [float(row[column]) for row in measurement.rows if row.get(column)]
+
+
+def _mean_pace(measurement: Measurement, column: str) -> float:
+    paces = _paces(measurement, column)
+    return statistics.fmean(paces) if paces else 0.0
+
+
+def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s", power: float = 0.0) -> float:
+    """The pace of a host that a rank has for itself, the mean of all rows that say it; 0 where none does.
 
     No median: a core is fast or, beside a busy neighbour, 1.8 times as slow, and what lasts passes through both.
     """
-    paces = [float(row[column]) for measurement in measurements for row in measurement.rows if row.get(column)]
+    paces = [pace_s / _sharing(one, power) for one in measurements for pace_s in _paces(one, column)]
     return statistics.fmean(paces) if paces else 0.0
 
 
@@ -310,7 +300,7 @@ def _new_products(rows: Sequence[Row]) -> list[float]:
     return [more] if more > 0 and "product" in found else []
 
 
-def _scaled(own: Range, slower: float) -> Fitted:
-    source = f"{own.source}; {slower:.2f} times as long here, as the bare launch is"
+def _scaled(own: Range, slower: float, what: str) -> Fitted:
+    source = f"{own.source}; {slower:.2f} times as long here, as {what} is"
     made = Range(value=own.value * slower, low=own.low * slower, high=own.high * slower, unit=own.unit, source=source)
     return Fitted(range=made, points=1, residual_frac=max(own.high / own.value - 1, 0.0) if own.value else 0.0)

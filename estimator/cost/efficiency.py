@@ -152,6 +152,7 @@ class Efficiencies:
     host_new_product_s: float
     new_products_steps: float
     host_spread: float
+    host_ranks_power: float
     chip_spread: float
     whole_node_factor: float
     power_limit_w: float
@@ -277,6 +278,9 @@ and of memory do not follow it."""
 PRODUCTS = tuple(name for name in COMPUTE if name.startswith("gemm_"))
 """Those of them that are rates of products: attention reaches half their FLOP/s and draws less."""
 
+OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
+"""What a host that is slower takes longer for."""
+
 CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
 """Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class
 architectural design constraint, IEEE Computer 34(4)): f³. Largest: a third of the power does not fall with the clock.
@@ -338,6 +342,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "contention_frac": 0.0,
         "contention_megatron_frac": 0.0,
         "host_spread": 0.0,
+        "host_ranks_power": 0.0,
         "chip_spread": 0.0,
         "whole_node_factor": 1.0,
         "power_limit_w": 0.0,

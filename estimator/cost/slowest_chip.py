@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from estimator.cost.efficiency import PRODUCTS, Efficiencies, at_rates
+from estimator.cost.efficiency import OF_HOST, PRODUCTS, Efficiencies, at_rates
 from estimator.cost.host import largest_of
 
 NODE = 8
@@ -22,15 +22,31 @@ def node_factor(e: Efficiencies, in_node: int) -> float:
     return 1.0 - (1.0 - e.whole_node_factor) * (min(in_node, NODE) - 1) / (NODE - 1)
 
 
+OF_WHOLE_NODES = ("host_megatron_forward_s", "host_megatron_backward_s", "host_collective_s")
+"""Read off nodes whose eight chips all worked."""
+OF_SHARED_HOST = tuple(name for name in OF_HOST if name not in OF_WHOLE_NODES)
+
+
+def shared_host(e: Efficiencies, in_node: int) -> Efficiencies:
+    """The efficiencies of a host on which ``in_node`` ranks run: its times · ranks^``host_ranks_power``, to eight.
+
+    Each rank has two busy threads and those of its libraries, and hardware threads share cores.
+    """
+    known = e.ranges["host_ranks_power"]
+    slower, low, high = (min(in_node, NODE) ** power for power in (e.host_ranks_power, known.low, known.high))
+    return at_rates(e, slower, names=OF_SHARED_HOST, low=low, high=high) if high != 1.0 else e
+
+
 @lru_cache(maxsize=64)
 def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies:
     """Return the efficiencies of the slowest of ``chips``: rates of matrix units over 1 + spread·E[max of all normals].
 
     Those of products times n as well, which falls from 1 where a node has one of them to ``whole_node_factor`` where
-    it has eight, as power and heat bind (assumed between).
+    it has eight, as power and heat bind (assumed between). The host is one that its ranks share.
     """
     in_node = min(chips, chips_per_node)
     near = node_factor(e, in_node)
+    e = shared_host(e, in_node)
     if in_node >= NODE:
         e = replace(e, power_limit_w=0.0)  # in the factor
     spread = 1.0 / (1.0 + e.chip_spread * float(largest_of(float(chips))))

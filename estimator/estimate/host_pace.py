@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import NAMES, Efficiencies, efficiencies
+from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates, efficiencies
 from estimator.cost.host import slowest_of
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
@@ -23,14 +23,12 @@ MOST_SLOWER = 2.0
 """Seconds over the calibrated ones that a pace counts at most: a thread that takes longer was interrupted in the two
 milliseconds in which its pace was read."""
 
-OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
-
 Curve = tuple[tuple[float, float], ...]
 
 
 def at_pace(e: Efficiencies, factor: float) -> Efficiencies:
     """The efficiencies of a host that takes ``factor`` times as long."""
-    return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in OF_HOST})
+    return replace(at_rates(e, factor, names=OF_HOST), name=f"{e.name}, host {factor:g}")
 
 
 def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.0) -> float | None:

@@ -64,6 +64,7 @@ SHAPES = (
     "attention_tile",
     "host_pace_s",
     "host_backward_pace_s",
+    "host_ranks_power",
     "chip_spread",
     "whole_node_factor",
     "power_limit_w",

@@ -24,18 +24,21 @@ def time_calls(
     calls: int = 1,
     align: bool = False,
     rest: bool = False,
+    before: Callable[[], object] | None = None,
 ) -> list[float]:
     """Seconds of one call, ``repeats`` times: between events on a GPU, by the clock on a CPU, after ``warmup`` calls.
 
     With ``calls`` a sample is the mean of so many in a row, which hides the launch of all but the first. With
     ``align`` all ranks start a sample together; with ``rest`` the device idles after each as long as
-    it worked, and a call that is not timed goes before the next.
+    it worked, and a call that is not timed goes before the next. ``before`` is called, untimed, ahead of every sample.
     """
     for _ in range(warmup):
         work()
     synchronize(ranks)
     seconds = []
     for _ in range(repeats):
+        if before is not None:
+            before()
         if align:
             dist.barrier()
             synchronize(ranks)

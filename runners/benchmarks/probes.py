@@ -18,6 +18,7 @@ from runners.job import Job
 from runners.options import COLLECTIVES, ProbesOptions, options_of
 from runners.probes import LADDERS
 from runners.probes.probe import Probe
+from runners.ranks import gather
 from runners.rows import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
@@ -39,8 +40,11 @@ DEFINITIONS = {
     "median_s": "median over samples of one call; a sample is calls_per_sample calls in a row between two events on "
     "the device (on a CPU clock readings), over inputs that rotate so that no cache holds them; every rank measures "
     "its own device, the rows are rank 0's",
-    "host_pace_s": "of rows that the host binds: seconds of an op on a host tensor of 64 numbers, before and after",
+    "host_pace_s": "of rows that the host binds: seconds of an op on a host tensor of 64 numbers, the mean of those "
+    "read before and after",
     "host_backward_pace_s": "the same in the thread in which autograd works backward",
+    "pace_readings": "how often both were read; of models and blocks before each sample as well",
+    "host_paces_by_rank_s, host_backward_paces_by_rank_s": "of what ranks do together, both of every rank",
     "gemm": "m tokens, k inputs, n outputs; forward X·Wᵀ, input-gradient G·W, weight-gradient Gᵀ·X; 2·m·n·k FLOPs",
     "attention": "causal; FLOPs count the full square: 4·B·h·S²·D forward, 14·B·h·S²·D forward and backward",
     "elementwise, reduction, copy": "bytes read and written in device memory, a copy to or from the host counted once",
@@ -135,7 +139,15 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     if ranks.cuda:
         torch.cuda.synchronize()
     of_host = probe.ladder in HOST_LADDERS
-    paces_s, backward_s = ([host_pace_s()], [backward_pace_s(ranks.device)]) if of_host else ([], [])
+    paces_s: list[float] = []
+    backward_s: list[float] = []
+
+    def note() -> None:
+        paces_s.append(host_pace_s())
+        backward_s.append(backward_pace_s(ranks.device))
+
+    if of_host:
+        note()
     begin_s = time.perf_counter()
     time_calls(ranks, call, warmup=1, repeats=1)
     once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
@@ -144,11 +156,17 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     # What ranks do together takes seconds a visit: fewer samples in each leave time for more of them, when the host is
     # at another speed.
     repeats = max(FEWEST, suite.job.steps // probe.visits) if probe.meets else suite.job.steps
-    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=repeats, calls=calls, rest=rests)
+    lasts = of_host and "layers" in probe.columns
+    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=repeats, calls=calls, rest=rests,
+                       before=note if lasts else None)  # fmt: skip
     row = {**spread_columns(times), "calls_per_sample": calls}
     if of_host:
-        row["host_pace_s"] = statistics.fmean([*paces_s, host_pace_s()])
-        row["host_backward_pace_s"] = statistics.fmean([*backward_s, backward_pace_s(ranks.device)])
+        note()
+        row["host_pace_s"], row["host_backward_pace_s"] = statistics.fmean(paces_s), statistics.fmean(backward_s)
+        row["pace_readings"] = len(paces_s)
+    if of_host and probe.meets:
+        by_rank = gather(ranks, [row["host_pace_s"], row["host_backward_pace_s"]])
+        row["host_paces_by_rank_s"], row["host_backward_paces_by_rank_s"] = map(list, zip(*by_rank, strict=True))
     median_s = row["median_s"]
     if probe.flops:
         row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}

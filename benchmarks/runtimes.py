@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from estimator.calibration.host import host_ranges
 from estimator.calibration.runtimes import FAMILY_SPREAD_FRAC, RUNTIMES, Told, told_by_probes, weighed
@@ -36,11 +35,6 @@ def hosts(folders: list[Path]) -> Iterator[tuple[str, list[Measurement]]]:
                 yield str(Path(name).relative_to(folder)), found
 
 
-def _in_caches(row: Mapping[str, Any]) -> bool:
-    """Whether FSDP2 goes through blocks that repeat one pass, in which it takes less than in a step."""
-    return str(row["op"]).startswith("fsdp") and row.get("direction") != "optimizer"
-
-
 def main() -> int:
     """Print what each host's probes tell of each runtime, in ops of that host, and the weighted mean."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -49,15 +43,16 @@ def main() -> int:
     ratios: dict[str, list[Told]] = {name: [] for name in RUNTIMES}
     print(f"{'over host_forward_s':56s}", *(name[5:-2].rjust(22) for name in RUNTIMES))
     for name, measurements in hosts(parser.parse_args().folders):
-        forward = host_ranges(measurements, base)[0].get("host_forward_s")
-        if forward is None:
+        of_host = host_ranges(measurements, base)[0]
+        forward, launch = of_host.get("host_forward_s"), of_host.get("host_launch_s")
+        if forward is None or launch is None:
             continue
         rows = [
             row for one in measurements for row in one.rows
-            if row.get("ladder") == "runtime" and row.get("status") == "ok" and not _in_caches(row)
+            if row.get("ladder") == "runtime" and row.get("status") == "ok"
         ]  # fmt: skip
         cells = []
-        for runtime, told in told_by_probes(rows, base).items():
+        for runtime, told in told_by_probes(rows, base, launch.range.value).items():
             if not told:
                 cells.append("-".rjust(22))
                 continue

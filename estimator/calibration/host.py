@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimator.calibration.fit import Fitted
-from estimator.calibration.runtimes import RUNTIMES, Told, of_family, told_by_probes, weighed
-from estimator.cost.efficiency import Efficiencies, Range
+from estimator.calibration.runtimes import PACED_SPREAD_FRAC, RUNTIMES, Told, of_family, told_by_probes, weighed
+from estimator.cost.efficiency import Efficiencies, Range, efficiencies
+from estimator.cost.host import slowest_of
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
 
@@ -39,6 +40,9 @@ hosts, tests/reference/h200_drawn and h200_paced: 0.11 of one process, 0.16 of t
 
 LIKELY = 1.28
 """Standard errors on either side of a value that hold eight of ten."""
+
+FEWEST_READINGS = 4
+"""Readings of the pace beside a row that say how fast the host was all the while; two say hardly anything."""
 
 PACES = ("host_pace_s", "host_backward_pace_s")
 """Of the program's own thread and of autograd's, as rows of probes and calibrations call them."""
@@ -100,9 +104,10 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
     missing["host_put_off_s"] = "no stages of pipelines are probed"
     missing["host_dtensor_value_s"] = "no numbers that change from step to step are probed"
-    slower = statistics.median(launches) / e.host_launch_s if launches else 1.0
+    launch_s = statistics.median(launches) if launches else e.host_launch_s
+    slower = launch_s / e.host_launch_s
     op_slower = found["host_forward_s"].range.value / e.host_forward_s if "host_forward_s" in found else slower
-    for name, told in told_by_probes(runtimes, e).items():
+    for name, told in told_by_probes(runtimes, e, launch_s).items():
         if told:
             found[name] = _of_runtime(name, told, e, op_slower)
         elif name not in BARE and (launches or "host_forward_s" in found):
@@ -180,9 +185,9 @@ def _ladder(measurements: Sequence[Measurement], name: str, power: float) -> lis
         for row in measurement.rows
         if row.get("ladder") == name and status_of_row(row) == "ok"
     ]
-    if name == "runtime":  # what its rows differ by is not of one pace
-        return [{**row, "median_s": row["median_s"] / sharing} for sharing, row in rows]
     pace_s, backward_pace_s = (pace_of(measurements, name, power) for name in PACES)
+    if name == "runtime":
+        return [_of_runtimes(row, pace_s, backward_pace_s, sharing) for sharing, row in rows]
     return [_at_pace(row, pace_s, backward_pace_s) for _, row in rows]
 
 
@@ -249,6 +254,24 @@ def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
             "slower_backward": own_backward_s / backward_pace_s if own_backward_s else slower,
         }
     return {**row, **{key: row[key] / slower for key in ("median_s", "launch_s") if key in row}}
+
+
+def _of_runtimes(row: Row, pace_s: float, backward_pace_s: float, sharing: float) -> Row:
+    """A row of runtimes at the mean pace, where its own was read before each sample; else as of one rank's host.
+
+    Forward follows the program's thread, both passes the mean of both; of ranks that meet the pace is their mean, but
+    no less than the slowest's over what ``slowest_of`` adds for it.
+    """
+    columns = [str(name).replace("_s", "s_by_rank_s") for name in PACES]
+    by_thread = [row.get(many) or [row.get(one)] for many, one in zip(columns, PACES, strict=True)]
+    known = all(all(ranks) for ranks in by_thread) and len({len(ranks) for ranks in by_thread}) == 1
+    if row.get("pace_readings", 0) < FEWEST_READINGS or not known or not pace_s or not backward_pace_s:
+        return {**row, "median_s": row["median_s"] / sharing}
+    over = [[one / mean_s for one in ranks] for ranks, mean_s in zip(by_thread, (pace_s, backward_pace_s), strict=True)]
+    of_pass = over[:1] if row.get("direction") == "forward" else over
+    ranks = [statistics.fmean(threads) for threads in zip(*of_pass, strict=True)]
+    slower = max(statistics.fmean(ranks), max(ranks) / float(slowest_of(len(ranks), efficiencies("default"))))
+    return {**row, "median_s": row["median_s"] / slower, "spread_frac": PACED_SPREAD_FRAC}
 
 
 def _dispatches(row: Row) -> float:

@@ -15,13 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import slowest_of
+from estimator.cost.host import EXCHANGE_LAUNCHES, slowest_of
 
 Row = Mapping[str, Any]
+Key = tuple[str, str, int, int]
+"""Op, direction, layers and tensors of a row."""
+Table = dict[Key, list[tuple[float, float]]]
+"""Seconds of each visit, and by what share visits spread."""
 
 VISIT_SPREAD_FRAC = 0.2
 """Standard deviation of a row's seconds from one visit of a host to the next (58 rows with four visits and more of two
 H200 hosts, tests/reference/h200_drawn and h200_paced: 0.02 to 0.44, their median 0.19)."""
+
+PACED_SPREAD_FRAC = 0.08
+"""The same once brought to one pace, where that was read before each sample (36 rows of tests/reference/h200_ranks with
+three visits and more: 0.03 to 0.14, their median 0.08; as they were 0.20)."""
 
 FAMILY_SPREAD_FRAC = 0.15
 """Standard deviation of a runtime's number between hosts, beside what an op of a plain model differs by (FSDP2 over a
@@ -30,9 +38,11 @@ plain block, hosts with three visits and more: 0.74 to 0.98; what single visits 
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
-MODEL_FACTOR, MODEL_SPREAD_FRAC = 1.25, 0.1
-"""By what DTensor takes longer for a product of a model than of linears alone (geometric mean of 23 hosts' probes), and
-how far that is known."""
+DTENSOR_FACTOR, DTENSOR_SPREAD_FRAC = 1.25, 0.1
+FSDP_FACTOR, FSDP_SPREAD_FRAC = 1.1, 0.15
+"""By what a product of a model under DTensor, and a block under FSDP2, takes longer than linears alone, whose Python
+stays in the caches, and how far that is known (23 hosts' probes, geometric mean; 24 hosts' blocks of eight linears,
+2.41 ms in the mean for 2.65 of a model's)."""
 
 RUNTIMES = {
     "host_fsdp_forward_s": "modules under FSDP2",
@@ -65,19 +75,25 @@ def of_family(name: str, e: Efficiencies, slower: float) -> Told:
     return Told(value=value_s, error=FAMILY_SPREAD_FRAC * value_s)
 
 
-def told_by_probes(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[Told]]:
+FORWARD_EXCHANGES = {"fsdp": 1.0, "dtensor": 2.0}
+EXCHANGES = {"fsdp": 3.0, "dtensor": 7.0}
+"""Collectives of a block of the small model in forward, and in both passes: parameters are gathered twice and gradients
+scattered; two sums forward, and of the gradients of what q, k, v, gate and up read."""
+
+
+def told_by_probes(rows: Sequence[Row], e: Efficiencies, launch_s: float) -> dict[str, list[Told]]:
     """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
 
     Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
     have little around them, what they add. The mean of their visits, as steps meet a shared host at either of its
-    speeds too. Models that ranks ran together, less what the slowest of them takes longer (``slowest_of``), go before
-    those of one process, which exchanges nothing; what FSDP2 adds to blocks that repeat one pass, whose Python stays in
-    the caches, says something only where no models were probed.
+    speeds too. Models that ranks ran together, less what the slowest of them takes longer (``slowest_of``) and what
+    asking for the exchanges takes (``launch_s``: a bare launch), go before those of one process.
     """
-    table: dict[tuple[str, str, int, int], list[float]] = {}
+    table: Table = {}
     for row in _together_first(rows):
         key = (row["op"], row.get("direction", ""), row["layers"], row.get("tensors", 0))
-        table.setdefault(key, []).append(row["median_s"] / float(slowest_of(row.get("ranks", 1), e)))
+        seconds = row["median_s"] / float(slowest_of(row.get("ranks", 1), e))
+        table.setdefault(key, []).append((seconds, row.get("spread_frac", VISIT_SPREAD_FRAC)))
     found: dict[str, list[Told]] = {name: [] for name in RUNTIMES}
     models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
     forward, both, step = ("forward", "forward-backward", "step")
@@ -90,7 +106,12 @@ def told_by_probes(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[Told]
             for direction, sign in ((later, 1.0), (earlier, -1.0))
             if direction
         ]
-        return _difference(table, parts, models[-1] - models[0])
+        told = _difference(table, parts, models[-1] - models[0])
+        if told is None or not any(row.get("ranks", 1) > 1 for row in rows if row["op"] == f"model {name}"):
+            return told
+        passes = {forward: FORWARD_EXCHANGES[name], both: EXCHANGES[name], step: EXCHANGES[name]}
+        asked = (passes[later] - (passes[earlier] if earlier else 0.0)) * EXCHANGE_LAUNCHES * launch_s
+        return Told(value=told.value - asked, error=told.error)
 
     def keep(name: str, told: Told | None, per: float = 1.0) -> None:
         if told is not None:
@@ -101,9 +122,9 @@ def told_by_probes(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[Told]
         keep("host_fsdp_backward_s", of_models("fsdp", both, forward))
         keep("host_sharded_tensor_s", of_models("fsdp", step, both), BLOCK_TENSORS)
         keep("host_dtensor_s", of_models("dtensor", both), 2 * BLOCK_PRODUCTS)
-    by_models = bool(found["host_fsdp_forward_s"])
     of_linears: list[Told] = []
-    for _, _, layers, tensors in sorted(key for key in table if key[:2] == ("plain", forward)):
+    blocks = sorted(key for key in table if key[:2] == ("plain", forward))
+    for _, _, layers, tensors in blocks:
 
         def of_blocks(name: str, later: str, earlier: str = "", layers: int = layers, tensors: int = tensors,
                       per: float = 1.0) -> Told | None:  # fmt: skip
@@ -115,10 +136,10 @@ def told_by_probes(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[Told]
             ]
             return _difference(table, parts, per)
 
-        if not by_models:
-            keep("host_fsdp_forward_s", of_blocks("fsdp", forward), layers)
-            keep("host_fsdp_backward_s", of_blocks("fsdp", both, forward), layers)
-        linears = of_blocks("dtensor", both, per=2 * tensors / MODEL_FACTOR)
+        if tensors == blocks[-1][-1]:  # about as many as a model's blocks have
+            for name, passes in (("host_fsdp_forward_s", (forward,)), ("host_fsdp_backward_s", (both, forward))):
+                keep(name, _of_model(of_blocks("fsdp", *passes), FSDP_FACTOR, FSDP_SPREAD_FRAC), layers)
+        linears = of_blocks("dtensor", both, per=2 * tensors)
         of_linears += [linears] if linears else []
         for name in ("fsdp", "dtensor"):
             keep("host_sharded_tensor_s", of_blocks(name, "optimizer"), tensors)
@@ -127,11 +148,16 @@ def told_by_probes(rows: Sequence[Row], e: Efficiencies) -> dict[str, list[Told]
                       and (row["op"], row["layers"], row.get("tensors", 0)) == ("plain", layers, tensors)]  # fmt: skip
         if dispatches and dispatches[0]:
             keep("host_dtensor_op_s", of_blocks("dtensor", one_by_one), dispatches[0])
-    if of_linears:
-        linears = weighed(of_linears)
-        error = math.hypot(linears.error, MODEL_SPREAD_FRAC * linears.value)
-        found["host_dtensor_s"].append(Told(value=linears.value, error=error))
+    keep("host_dtensor_s", _of_model(weighed(of_linears) if of_linears else None, DTENSOR_FACTOR, DTENSOR_SPREAD_FRAC))
     return found
+
+
+def _of_model(told: Told | None, factor: float, spread_frac: float) -> Told | None:
+    """What blocks of linears alone tell, as a model's take it."""
+    if told is None:
+        return None
+    value = factor * told.value
+    return Told(value=value, error=math.hypot(factor * told.error, spread_frac * value))
 
 
 def _together_first(rows: Sequence[Row]) -> list[Row]:
@@ -145,18 +171,13 @@ def _what(row: Row) -> tuple[str, str, int]:
     return row["op"], row.get("direction", ""), row["layers"]
 
 
-def _difference(
-    table: Mapping[tuple[str, str, int, int], Sequence[float]],
-    parts: Sequence[tuple[float, tuple[str, str, int, int]]],
-    per: float,
-) -> Told | None:
+def _difference(table: Table, parts: Sequence[tuple[float, Key]], per: float) -> Told | None:
     """Σ sign · mean of a row's visits, over ``per``, and its standard error; None where a row is missing."""
     value_s, variance = 0.0, 0.0
     for sign, key in parts:
         visits = table.get(key)
         if not visits:
             return None
-        mean_s = math.fsum(visits) / len(visits)
-        value_s += sign * mean_s
-        variance += (VISIT_SPREAD_FRAC * mean_s) ** 2 / len(visits)
+        value_s += sign * math.fsum(seconds for seconds, _ in visits) / len(visits)
+        variance += math.fsum((seconds * spread) ** 2 for seconds, spread in visits) / len(visits) ** 2
     return Told(value=value_s / per, error=math.sqrt(variance) / per)

@@ -143,6 +143,7 @@ class Efficiencies:
     host_sharded_tensor_s: float
     host_fsdp_forward_s: float
     host_fsdp_backward_s: float
+    host_fsdp_kept_factor: float
     host_dtensor_s: float
     host_dtensor_op_s: float
     host_dtensor_value_s: float

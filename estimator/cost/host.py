@@ -108,6 +108,18 @@ def split_products_s(training: Training, ranks: Number, products: Number, e: Eff
     return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
 
 
+EXCHANGE_LAUNCHES = 11.0
+"""Bare launches that asking NCCL for a collective takes the host as long as inside a step, whatever its kind and ranks:
+two and four of an H200 host took 23 to 26 ops on a host tensor longer than a group that exchanges nothing, 21 through
+functional collectives, where a launch takes 2.1 (tests/reference/h200_ranks, benchmarks/exchanges.py); 226
+reduce-scatters of a profiled step 9. In a loop of nothing else 3.8 to 4.5 (probes of six H100 and H200 hosts)."""
+
+
+def exchanges_s(training: Training, ranks: Number, exchanges: Number, e: Efficiencies) -> Number:
+    """Host time of asking for so many collectives of a group of ``ranks``, beside the Python that leads there."""
+    return where(ranks > 1, exchanges * EXCHANGE_LAUNCHES * e.host_launch_s, 0.0) if training.traits.dtensor else 0.0
+
+
 DTENSOR_DISPATCHES = 6.5
 """Ops of a split product that DTensor takes apart in a pass (traced Llama: t, view, mm, view; nine backward)."""
 
@@ -193,20 +205,23 @@ _largest_of_one = lru_cache(maxsize=1024)(_largest_of_each)
 
 
 def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules: Number, e: Efficiencies) -> Passes:
-    """Host time of forward and backward for modules whose parameters are gathered and gradients scattered by FSDP2."""
+    """Host time of forward and backward for modules whose parameters are gathered and gradients scattered by FSDP2.
+
+    Forward asks for one exchange of each; backward for two, ZeRO-3, which keeps what forward gathered, for one.
+    """
     if sharding not in GATHERED or not training.traits.dtensor:
         return 0.0, 0.0
     gathered = where(ranks > 1, modules, 0.0)
-    return gathered * e.host_fsdp_forward_s, gathered * e.host_fsdp_backward_s
+    again, share = (1.0, e.host_fsdp_kept_factor) if sharding == "zero3" else (2.0, 1.0)
+    return (
+        gathered * e.host_fsdp_forward_s + exchanges_s(training, ranks, modules, e),
+        gathered * e.host_fsdp_backward_s * share + exchanges_s(training, ranks, again * modules, e),
+    )
 
 
 BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
 """Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
 and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
-SCATTER_LAUNCHES = 9.0
-"""Bare launches that asking NCCL for a reduce-scatter takes the host as long as inside a step: 226 of a profiled step
-took 106 µs and 30 to 50 of Python around, where other ops take 1.4 times as long as without a profiler and a launch
-10.9; in a loop of nothing else 3.8 to 4.5 of them (probes of six H100 and H200 hosts)."""
 
 
 def scattered_s(
@@ -220,7 +235,7 @@ def scattered_s(
     if sharding not in ("zero1", "zero2") or not training.traits.dtensor:
         return 0.0
     op_s = e.host_unrecorded_frac * e.host_forward_s / e.host_forward_dispatches_per_kernel
-    found = buckets * (BUCKET_OPS * op_s + SCATTER_LAUNCHES * e.host_launch_s) + tensors * TENSOR_OPS * op_s
+    found = buckets * (BUCKET_OPS * op_s + EXCHANGE_LAUNCHES * e.host_launch_s) + tensors * TENSOR_OPS * op_s
     return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
 
 

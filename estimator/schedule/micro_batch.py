@@ -16,6 +16,7 @@ from estimator.cost.host import (
     SENT_AFTER_OPS,
     SENT_OPS,
     blocking_collective_s,
+    exchanges_s,
     launching_s,
     p2p_batch_s,
     phase_wait_s,
@@ -80,6 +81,8 @@ def part_of(
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
         if training.traits.dtensor:
             host[message.phase] += message.batches * message.count * p2p_batch_s(e)
+            if message.axis == "tp":
+                host[message.phase] += exchanges_s(training, message.host, message.count, e)
     # The ranks that meet in its collectives are those that its products are split over.
     ranks: Number = 1.0
     for message in messages:

@@ -57,9 +57,11 @@ _DRAWN_PROBES = {
     "one GPU": ("1", ["one"]), "two GPUs": ("2", ["one", "two"]), "four GPUs": ("4", ["one", "two", "four"])
 }  # fmt: skip
 _DRAWN = {
-    f"h200 steps drawn, {what}{by}": [
-        DRAWN / ranks / "steps", *(sorted(path for tag in tags for path in DRAWN.glob(f"probes-{tag}-*")) if by else [])
+    f"h200 steps drawn{again}, {what}{by}": [
+        folder / ranks / "steps",
+        *(sorted(path for tag in tags for path in folder.glob(f"probes-{tag}-*")) if by else []),
     ]
+    for again, folder in (("", DRAWN), (" again", DRAWN / "second"))
     for what, (ranks, tags) in _DRAWN_PROBES.items()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 }  # fmt: skip

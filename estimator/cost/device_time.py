@@ -31,6 +31,9 @@ KERNELS = PLACE[Category.ELEMENTWISE, "kernels"]
 PRODUCTS_AND_ATTENTION = tuple(place for category in ARITHMETIC for place in PLACES[category])
 """What has products, with the kernels that stand between them: all that is not plain traffic of memory."""
 
+HEAD_NORMS = "q, k norm"
+"""The norms of queries and keys, which are two modules."""
+
 LAUNCHES = ("forward", "recomputed", "input", "weight")
 
 
@@ -40,7 +43,8 @@ class Work:
 
     ``products``: matrix products with weights in one forward, which tensor parallelism splits; ``products_again``:
     those of them that backward runs once more; ``regions``: pieces that are checkpointed; ``norms``: norms of a
-    forward. ``norm_launches``: their kernels among the launches, by phase.
+    forward; ``head_norms``, ``head_norms_again``: those of queries and keys, apart; ``biased``: products with a bias.
+    ``norm_launches``: kernels of ``norms`` among the launches, by phase.
     ``views``: ops of the host that launch nothing, ``plain``: kernels of plain PyTorch beside the launches, both by
     direction; ``new_s``: what the host takes longer in a pass for products whose rows a router chose. ``expert_calls``,
     ``experts_s``: what of forward's launches and views, and of its seconds by component, experts are, for whose rows
@@ -55,6 +59,9 @@ class Work:
     products_again: Number = 0.0
     regions: Number = 0.0
     norms: Number = 0.0
+    head_norms: Number = 0.0
+    head_norms_again: Number = 0.0
+    biased: Number = 0.0
     views: Mapping[str, Number] = field(default_factory=dict)
     plain: Mapping[str, Number] = field(default_factory=dict)
     new_s: Mapping[str, Number] = field(default_factory=dict)
@@ -71,6 +78,9 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     again: Number = 0.0
     regions: Number = 0.0
     norm_ops: Number = 0.0
+    head_norms: Number = 0.0
+    head_norms_again: Number = 0.0
+    biased: Number = 0.0
     norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     views: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     plain: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
@@ -85,7 +95,12 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             again += op.count
         elif direction == "forward" and component == PRODUCTS:
             products += op.count
-        if component == KERNELS and "norm" in op.name:
+        if op.name.endswith("bias gradient"):
+            biased += op.launches * op.count
+        if op.name == HEAD_NORMS:
+            head_norms_again += 2 * op.count if op.recomputed else 0.0
+            head_norms += 2 * op.count if direction == "forward" and not op.recomputed else 0.0
+        elif component == KERNELS and "norm" in op.name:
             norms[op.phase] += op.launches * op.count
             norm_ops += op.count if direction == "forward" else 0.0
         seconds[direction][component] += one.seconds * op.count
@@ -101,7 +116,8 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             expert_calls += (op.launches + op.views) * op.count
             experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, regions=regions, norms=norm_ops, views=views, plain=plain,
+                products_again=again, regions=regions, norms=norm_ops, head_norms=head_norms,
+                head_norms_again=head_norms_again, biased=biased, views=views, plain=plain,
                 new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 

@@ -94,10 +94,16 @@ def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) ->
 
 
 NORM_PRODUCTS, NORM_KERNEL_PRODUCTS = 0.78, 0.0995
-"""Split products that a norm takes as long as where DTensor splits its sequence, in a pass, and each of its kernels
-beside. Small Llamas with split norms took as much longer than without as 7.1 of their products, for the 40 kernels of a
-block's two norms and both passes (probes of 23 hosts together); blocks whose two norms are one kernel each way took
-0.47 times as much longer as those of 16 and 32 (in turns, two ranks on a CPU, thread time, torch 2.13; again 0.49)."""
+"""Split products that a norm takes as long as where DTensor splits its sequence, in a pass and for each of its
+parameter tensors, and each of its kernels beside. Small Llamas with split norms took as much longer than without as 7.1
+of their products, for the 40 kernels of a block's two norms and both passes (probes of 23 hosts together), 7.4 on a CPU
+of two ranks that exchange nothing (torch 2.13, in turns); layer norms with weight and bias 6.3 there, blocks whose two
+norms are one kernel each way 0.47 times as much longer as those of 16 and 32."""
+HEAD_NORM_PRODUCTS = {"forward": 0.66, "backward": 1.22}
+"""The same of a norm of queries or keys, whose heads DTensor splits (Qwen3 beside Llama, on that CPU)."""
+BIAS_PRODUCTS = 0.15
+"""By what a split product with a bias takes longer than one without, as a share of it (seven of a Llama's with and
+without 0.13, four of GPT-2 beside Llama's 0.19, on that CPU)."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
@@ -143,11 +149,31 @@ def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:
 
 
 def split_norms_s(training: Training, ranks: Number, norms: Number, launches: Number, e: Efficiencies) -> Number:
-    """Host time of a pass for norms of ``launches`` kernels whose sequence is split.
+    """Host time of a pass for ``norms`` parameter tensors of norms of ``launches`` kernels whose sequence is split.
 
     DTensor lays out what goes in and comes out of each, and dispatches each of its kernels' ops.
     """
     return split_products_s(training, ranks, norms * NORM_PRODUCTS + launches * NORM_KERNEL_PRODUCTS, e)
+
+
+SUMMED_LAUNCHES = 17.0
+"""Bare launches that summing one gradient over the ranks takes the host as long as, one after another in an optimizer:
+45 among the other ops of a step, of which as small a share stays in a row of them as of NCCL's own call (4.1 for 11;
+tests/reference/h200_ranks)."""
+SUMS_OF_ADAM = 3.0
+"""Ops of AdamW over all tensors that each sum a gradient which lies in parts on the ranks (CommDebugMode of torch
+2.13)."""
+
+
+def summed_norms_s(training: Training, tp: Number, data_ranks: Number, tensors: Number, e: Efficiencies) -> Number:
+    """Host time of a step for gradients of norms to each of which every rank of ``tp`` has a part.
+
+    DTensor sums them in every op of the optimizer that reads them, an exchange among data parallel ranks once before.
+    """
+    if not training.traits.dtensor:
+        return 0.0
+    often = where(data_ranks > 1, 1.0, SUMS_OF_ADAM)
+    return where(tp > 1, tensors * often * SUMMED_LAUNCHES * e.host_launch_s, 0.0)
 
 
 def put_off_products_s(training: Training, schedule: str, products: Number, e: Efficiencies) -> Number:
@@ -222,21 +248,43 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
 BUCKET_OPS, TENSOR_OPS = 6.0, 4.0
 """Ops around a flat bucket of gradients that a hook of autograd scatters (a zeroed whole, a view of it, a part, a wait
 and two tensors that give the last one back) and of each tensor in it (its place, detached, laid flat, copied)."""
+SUMMED_BUCKET_OPS, SUMMED_TENSOR_OPS = 2.0, 3.0
+"""The same of a bucket that is summed (waited for, divided) and of each tensor but one in it (laid flat, its place,
+copied back): one alone is sent as it is."""
+GATHERED_BUCKET_OPS = 2.0
+"""Those of a bucket of parameters that is gathered after the update: a rank's part, detached and copied."""
 
 
-def scattered_s(
+def bucketed_s(
     training: Training, sharding: str, ranks: Number, buckets: Number, tensors: Number, micro_batches: Number,
     e: Efficiencies,
 ) -> Number:  # fmt: skip
-    """Host time of a backward whose hooks copy gradients into flat buckets and scatter these, beside what makes them.
+    """Host time of a backward whose hooks send gradients in buckets (DDP, ZeRO-1 and 2), beside what makes them.
 
-    ZeRO-2 does so in every micro-batch, ZeRO-1 in the last, of whose time each has its share. Autograd records none.
+    ZeRO-2 does so in every micro-batch, the others in the last, of whose time each has its share. Autograd records
+    none.
     """
+    if sharding not in ("ddp", "zero1", "zero2") or not training.traits.dtensor:
+        return 0.0
+    op_s = _unrecorded_op_s(e)
+    if sharding == "ddp":
+        ops = buckets * SUMMED_BUCKET_OPS + maximum(tensors - buckets, 0.0) * SUMMED_TENSOR_OPS
+    else:
+        ops = buckets * BUCKET_OPS + tensors * TENSOR_OPS
+    found = ops * op_s + exchanges_s(training, ranks, buckets, e)
+    return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
+
+
+def gathered_buckets_s(training: Training, sharding: str, ranks: Number, buckets: Number, e: Efficiencies) -> Number:
+    """Host time of gathering updated parameters bucket by bucket (ZeRO-1 and 2)."""
     if sharding not in ("zero1", "zero2") or not training.traits.dtensor:
         return 0.0
-    op_s = e.host_unrecorded_frac * e.host_forward_s / e.host_forward_dispatches_per_kernel
-    found = buckets * (BUCKET_OPS * op_s + EXCHANGE_LAUNCHES * e.host_launch_s) + tensors * TENSOR_OPS * op_s
-    return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
+    found = buckets * GATHERED_BUCKET_OPS * _unrecorded_op_s(e) + exchanges_s(training, ranks, buckets, e)
+    return where(ranks > 1, found, 0.0)
+
+
+def _unrecorded_op_s(e: Efficiencies) -> float:
+    return e.host_unrecorded_frac * e.host_forward_s / e.host_forward_dispatches_per_kernel
 
 
 def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors: Number, e: Efficiencies) -> Number:

@@ -28,7 +28,7 @@ from estimator.scenario.plan import FOLDED, Plan
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
-from estimator.schedule.micro_batch import Scale, part_of, with_messages
+from estimator.schedule.micro_batch import Part, Scale, part_of, with_messages
 from estimator.schedule.step import Parts, Setting, Step, stage_passes, step
 
 
@@ -194,11 +194,14 @@ def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> L
 
 def parts_of(rank: Rank, training: Training, e: Efficiencies, scale: Scale | None = None) -> Parts:
     """Add up every part of the network, without messages in line; ``scale`` multiplies each component's device time."""
-    blocks = zip(rank.blocks, rank.block_messages, strict=True)
+
+    def part(work: Work, messages: Sequence[Message]) -> Part:
+        return part_of(work, messages, training, e, scale, rank.d.model.norm_tensors)
+
     return Parts(
-        blocks=tuple(part_of(work, messages, training, e, scale) for work, messages in blocks),
-        embedding=part_of(rank.embedding, rank.embedding_messages, training, e, scale),
-        head=part_of(rank.head, rank.head_messages, training, e, scale),
+        blocks=tuple(map(part, rank.blocks, rank.block_messages)),
+        embedding=part(rank.embedding, rank.embedding_messages),
+        head=part(rank.head, rank.head_messages),
     )
 
 

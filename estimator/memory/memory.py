@@ -250,10 +250,11 @@ def stage_memory(
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
     if not of_pipeline and shard.tied and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
-        # Autograd adds the embedding's gradient of a shared table to the head's in a third, before it is the table's.
-        table = shard.head_parameters * n.gradient
+        # Autograd adds the embedding's gradient of a shared table to the head's in a third, before it is the table's;
+        # under autocast into the head's, which the cast has made and nobody else holds.
+        table, there = shard.head_parameters * n.gradient, 2.0 if n.autocast else 3.0
         moments["embedding backward"] = {
-            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, 3.0, 3.0 - policy.dense.gradients),
+            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, there, there - policy.dense.gradients),
             MemoryKind.COMMUNICATION: standing,
         }
     if not (isinstance(redone, bool) and not redone):
@@ -285,6 +286,15 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
+        if not (of_pipeline or n.autocast) and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
+            # Of all micro-batches but the first, the head's gradient is a tensor of its own until it is added.
+            moments["head backward"] = {
+                MemoryKind.GRADIENTS: accumulated
+                + where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0),
+                MemoryKind.ACTIVATIONS: activations + head_kept,
+                MemoryKind.LOGITS: shard.logits_end_bytes,
+                MemoryKind.COMMUNICATION: standing,
+            }
     if put_off:
         moments = with_put_off(
             moments, shard, kind, put_off,

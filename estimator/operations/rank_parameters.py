@@ -132,5 +132,5 @@ def _tensors(d: RankSizes, experts: bool) -> float:
         found += networks * _network_tensors(d) * (2 if _ffn_bias(d) else 1)
         found += 1 + model.router_bias + model.shared_expert_gate if experts else 0
     if model.network == "transformer":
-        found += model.norms_per_layer * (2 if model.norm == "layer" else 1)
+        found += model.norms_per_layer * model.norm_tensors
     return float(found)

@@ -93,6 +93,11 @@ class Model:
         return self.kv_heads or self.heads
 
     @property
+    def norm_tensors(self) -> int:
+        """Parameter tensors of a norm."""
+        return 2 if self.norm == "layer" else 1
+
+    @property
     def dim(self) -> int:
         """Width of one head."""
         return self.head_dim or self.hidden // self.heads

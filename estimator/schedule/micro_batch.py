@@ -13,6 +13,8 @@ from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
+    BIAS_PRODUCTS,
+    HEAD_NORM_PRODUCTS,
     SENT_AFTER_OPS,
     SENT_OPS,
     blocking_collective_s,
@@ -36,7 +38,8 @@ Scale = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's.
+    """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's,
+    ``summed_norms`` counts parameters of norms to whose gradients each tensor parallel rank has a part.
 
     ``reads``: how often in forward the host waits for what a router chose; ``read_host_s``, ``read_device_s``: what it
     then takes to launch the experts, and the device to run them; ``sent_after_s``: for how long the device has nothing
@@ -54,6 +57,7 @@ class Part:
     launches_backward: Number = 0.0
     products: Number = 0.0
     split_s: Number = 0.0
+    summed_norms: Number = 0.0
     inline_forward_s: Number = 0.0
     inline_backward_s: Number = 0.0
     reads: Number = 0.0
@@ -66,11 +70,13 @@ NAMES = tuple(f.name for f in fields(Part))
 
 
 def part_of(
-    work: Work, messages: Sequence[Message], training: Training, e: Efficiencies, scale: Scale | None = None
-) -> Part:
+    work: Work, messages: Sequence[Message], training: Training, e: Efficiencies, scale: Scale | None = None,
+    norm_tensors: float = 1.0,
+) -> Part:  # fmt: skip
     """Add a part up: device, and the host, which blocks in the part's messages.
 
-    ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants.
+    ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants. ``norm_tensors``:
+    parameters of a norm.
     """
     (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
     launches, views, plain = work.launches, work.views, work.plain
@@ -88,14 +94,21 @@ def part_of(
     for message in messages:
         if message.axis == "tp":
             ranks = maximum(ranks, message.host)
-    split = split_products_s(training, ranks, work.products, e)
+    split = split_products_s(training, ranks, work.products + BIAS_PRODUCTS * work.biased, e)
     again = split_products_s(training, ranks, work.products_again, e)
     norms_s: Number = 0.0
+    summed_norms = work.head_norms
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
+        summed_norms = summed_norms + norm_tensors * work.norms
         for phase, launched in work.norm_launches.items():
-            each = split_norms_s(training, ranks, work.norms, launched, e)
+            each = split_norms_s(training, ranks, norm_tensors * work.norms, launched, e)
             host[phase] += each
             norms_s = norms_s + each
+    redone_heads = work.head_norms_again * HEAD_NORM_PRODUCTS["forward"]
+    for phase, more in (("forward", 0.0), ("backward", redone_heads)):
+        each = split_products_s(training, ranks, work.head_norms * HEAD_NORM_PRODUCTS[phase] + more, e)
+        host[phase] += each
+        norms_s = norms_s + each
     if plain_eager(training):
         for phase, new_s in work.new_s.items():
             host[phase] += new_s
@@ -132,6 +145,7 @@ def part_of(
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"] + plain_again + plain_back,
         products=work.products,
         split_s=2.0 * split + again + norms_s,
+        summed_norms=summed_norms,
         reads=reads,
         read_host_s=reads
         * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),

@@ -16,6 +16,8 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
     PUT_OFF,
     between_steps_s,
+    bucketed_s,
+    gathered_buckets_s,
     host_update_s,
     launching_s,
     one_by_one_s,
@@ -23,9 +25,9 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
-    scattered_s,
     sharded_modules_s,
     slowest_rank,
+    summed_norms_s,
     walk_s,
 )
 from estimator.cost.price import price
@@ -165,6 +167,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     policy = setting.policy
     ranks, tp = policy.data_ranks, setting.groups.tp.ranks
     walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
+    walked = walked + summed_norms_s(setting.training, tp, ranks, passes[0].part.summed_norms, e)
     walk = maximum(0.0, walked - passes[0].lead_s)
     launched = sum((op.launches for op in once), start=0.0)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
@@ -173,6 +176,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
         walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
+    gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, _buckets(setting, setting.kinds[0]), e)
+    gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)
+    walk = walk + maximum(0.0, gathering_s - updated_s - gathered_s)
     part = one.part
     # The start of a step is in what its first micro-batch waits for the host, beside gaps at launches.
     gap_s = e.kernel_gap_s * part.launches_forward
@@ -242,7 +248,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     if setting.plan.overlap:
-        backward_s = backward_s + scattered_s(
+        backward_s = backward_s + bucketed_s(
             setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
             setting.micro_batches, e,
         )  # fmt: skip

@@ -252,9 +252,9 @@ def stage_memory(
     if not of_pipeline and shard.tied and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
         # Autograd adds the embedding's gradient of a shared table to the head's in a third, before it is the table's;
         # under autocast into the head's, which the cast has made and nobody else holds.
-        table, there = shard.head_parameters * n.gradient, 2.0 if n.autocast else 3.0
+        table, copies = shard.head_parameters * n.gradient, 2.0 if n.autocast else 3.0
         moments["embedding backward"] = {
-            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, there, there - policy.dense.gradients),
+            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, copies, copies - policy.dense.gradients),
             MemoryKind.COMMUNICATION: standing,
         }
     if not (isinstance(redone, bool) and not redone):

@@ -16,10 +16,11 @@ from estimator.cost.device_time import Work, work_of
 from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
     BUCKET_OPS,
-    SCATTER_LAUNCHES,
+    EXCHANGE_LAUNCHES,
     TENSOR_OPS,
     WIDTH_OF_SIZES,
     blocking_collective_s,
+    bucketed_s,
     handed_over_s,
     launch_s,
     new_products_s,
@@ -27,7 +28,6 @@ from estimator.cost.host import (
     put_off_products_s,
     recorded_launch_s,
     running_again_s,
-    scattered_s,
     sent_s,
     sharded_modules_s,
     slowest_rank,
@@ -190,11 +190,11 @@ def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_z
         host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.5, host_launch_s=1.0
     )
     eager = Training(seq_len=1, global_batch=1)
-    every = 3 * (BUCKET_OPS * 1.5 + SCATTER_LAUNCHES) + 7 * TENSOR_OPS * 1.5
-    assert scattered_s(eager, "zero2", 2, 3, 7, 4, e) == pytest.approx(every)
-    assert scattered_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
-    assert scattered_s(eager, "ddp", 2, 3, 7, 4, e) == scattered_s(eager, "zero2", 1, 3, 7, 4, e) == 0
-    assert scattered_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
+    every = 3 * (BUCKET_OPS * 1.5 + EXCHANGE_LAUNCHES) + 7 * TENSOR_OPS * 1.5
+    assert bucketed_s(eager, "zero2", 2, 3, 7, 4, e) == pytest.approx(every)
+    assert bucketed_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
+    assert bucketed_s(eager, "ddp", 2, 3, 7, 4, e) == bucketed_s(eager, "zero2", 1, 3, 7, 4, e) == 0
+    assert bucketed_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
 
 
 def test_a_host_sends_rows_to_other_ranks_experts():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import P2P_LAUNCHES, SCATTER_LAUNCHES, SENT_AFTER_OPS
+from estimator.cost.host import EXCHANGE_LAUNCHES, P2P_LAUNCHES, SENT_AFTER_OPS
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -124,8 +124,8 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
         for sharding in ("zero2", "zero1")
     )
     # The tables' gradients of 2 bytes share buckets of 25 MiB with all others: one in all.
-    assert first.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES)
-    assert again.passes[0].part.host_backward_s == pytest.approx(SCATTER_LAUNCHES / 2)
+    assert first.passes[0].part.host_backward_s == pytest.approx(EXCHANGE_LAUNCHES)
+    assert again.passes[0].part.host_backward_s == pytest.approx(EXCHANGE_LAUNCHES / 2)
     after = built(scenario(LLAMA, plan={"dp": 4, "sharding": "zero2", "overlap": False}, global_batch=8), e)
     assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
 

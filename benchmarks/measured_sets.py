@@ -64,6 +64,11 @@ _DRAWN = {
     for again, folder in (("", DRAWN), (" again", DRAWN / "second"))
     for what, (ranks, tags) in _DRAWN_PROBES.items()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
+} | {
+    f"h200 steps drawn a third time, two GPUs{by}": [
+        DRAWN / "third" / "2" / "steps", *([DRAWN / "third" / "probes-two-a0.json"] if by else [])
+    ]
+    for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 }  # fmt: skip
 BUNDLED = {
     "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],

@@ -25,7 +25,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text
 from runners.benchmarks import program_step
-from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
+from runners.benchmarks.step import Timed, blank_of, cannot, clocked, out_of_memory, prepared, profiled, timed
 from runners.guard import heartbeat
 from runners.job import Job, read_measurement, write_measurement
 from runners.options import StepOptions, options_of
@@ -166,6 +166,7 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
         _write(ranks, out, entry, _failed(blank, "it was killed in its turn"))
         trainer = build()
         found = timed(trainer, job, lambda *progress: heartbeat.alive())
+        known = clocked(blank, trainer, found)
     except InputProblems as error:
         return None, _write(ranks, out, entry, _failed(blank, "; ".join(map(str, error.problems))))
     except Exception as error:  # whatever it was, the next step must come
@@ -175,10 +176,10 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
         return None, _write(ranks, out, entry, failure)
     finally:
         _free(trainer, ranks)
-    steps_s = tuple(max(sample["step"] for sample in step) for step in zip(*found.samples, strict=True))
     unprofiled = Warning(code="not_profiled", message="the series ended before this step was profiled")
-    known = replace(blank, steps_s=steps_s, warnings=(*blank.warnings, unprofiled))
-    step = _Step(entry=entry, prepared=build, blank=blank, timed=found, left_bytes=[one for (one,) in left_bytes])
+    left = [one for (one,) in left_bytes]
+    known = without_what_was_left(replace(known, warnings=(*known.warnings, unprofiled)), left)
+    step = _Step(entry=entry, prepared=build, blank=blank, timed=found, left_bytes=left)
     return step, _write(ranks, out, entry, known)
 
 

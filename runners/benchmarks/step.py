@@ -205,6 +205,25 @@ def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
     )  # fmt: skip
 
 
+def clocked(blank: Measurement, trainer: Trainer, found: Timed) -> Measurement:
+    """What is known of a step before it is profiled: its times, its peak, how fast the host was; all ranks call it."""
+    ranks = trainer.ranks
+    used, _ = memory(trainer, found.peaks)
+    every_peak = gather(ranks, [used.peak_bytes or 0.0])
+    samples = {**_paces(ranks, found), "peak_bytes_by_rank": [row[0] or None for row in every_peak],
+               "clocks": found.clocks}  # fmt: skip
+    return replace(blank, steps_s=tuple(slowest(found.samples)), memory=used, samples={**blank.samples, **samples})
+
+
+def _paces(ranks: Ranks, found: Timed) -> dict[str, Any]:
+    return {
+        "host_paces_s": found.paces_s,
+        "host_backward_paces_s": found.backward_paces_s,
+        "host_paces_by_rank_s": gather(ranks, found.paces_s),
+        "host_backward_paces_by_rank_s": gather(ranks, found.backward_paces_s),
+    }
+
+
 def profiled(
     blank: Measurement, trainer: Trainer, found: Timed, job: Job, tell: Callable[..., None], trace: Path | None = None
 ) -> Measurement:
@@ -275,10 +294,7 @@ def put_together(
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in WORK_PHASES},
             "communication": communication if ranks.world_size > 1 else {},
             "load": found.load,
-            "host_paces_s": found.paces_s,
-            "host_backward_paces_s": found.backward_paces_s,
-            "host_paces_by_rank_s": gather(ranks, found.paces_s),
-            "host_backward_paces_by_rank_s": gather(ranks, found.backward_paces_s),
+            **_paces(ranks, found),
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
             "throughput": dict(rates),

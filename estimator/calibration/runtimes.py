@@ -10,7 +10,7 @@ of this speed: x = Σ(xᵢ/σᵢ²) / Σ(1/σᵢ²).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,10 +75,14 @@ def of_family(name: str, e: Efficiencies, slower: float) -> Told:
     return Told(value=value_s, error=FAMILY_SPREAD_FRAC * value_s)
 
 
-FORWARD_EXCHANGES = {"fsdp": 1.0, "dtensor": 2.0}
-EXCHANGES = {"fsdp": 3.0, "dtensor": 7.0}
-"""Collectives of a block of the small model in forward, and in both passes: parameters are gathered twice and gradients
-scattered; two sums forward, and of the gradients of what q, k, v, gate and up read."""
+EXCHANGES = {
+    "fsdp": {"forward": 1.0, "forward-backward": 3.0, "step": 3.0},
+    "dtensor": {"forward": 2.0, "forward-backward": 7.0, "step": 7.0},
+}
+"""Collectives of a block of the small model: parameters are gathered twice and gradients scattered; two sums forward,
+and of the gradients of what q, k, v, gate and up read."""
+ONE_BY_ONE = "optimizer for-loop"
+"""AdamW tensor by tensor."""
 
 
 def told_by_probes(rows: Sequence[Row], e: Efficiencies, launch_s: float) -> dict[str, list[Told]]:
@@ -94,66 +98,74 @@ def told_by_probes(rows: Sequence[Row], e: Efficiencies, launch_s: float) -> dic
         key = (row["op"], row.get("direction", ""), row["layers"], row.get("tensors", 0))
         seconds = row["median_s"] / float(slowest_of(row.get("ranks", 1), e))
         table.setdefault(key, []).append((seconds, row.get("spread_frac", VISIT_SPREAD_FRAC)))
+    together = {row["op"] for row in rows if row.get("ranks", 1) > 1}
+    dispatches = {
+        (row["layers"], row.get("tensors", 0)): float(row.get("dispatches", 0))
+        for row in rows
+        if (row["op"], row.get("direction")) == ("plain", ONE_BY_ONE)
+    }
     found: dict[str, list[Told]] = {name: [] for name in RUNTIMES}
-    models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
-    forward, both, step = ("forward", "forward-backward", "step")
+    for name, told in (*_of_models(table, together, EXCHANGE_LAUNCHES * launch_s), *_of_blocks(table, dispatches)):
+        if told is not None:
+            found[name].append(told)
+    return found
 
-    def of_models(name: str, later: str, earlier: str = "") -> Told | None:
+
+def _of_models(table: Table, together: Set[str], exchange_s: float) -> Iterator[tuple[str, Told | None]]:
+    layers = sorted({layers for op, _, layers, _ in table if op == "model plain"})
+    if len(layers) < 2:
+        return
+    few, many = layers[0], layers[-1]
+
+    def more(name: str, later: str, earlier: str = "") -> Told | None:
         parts = [
-            (sign * side * at, (f"model {op}", direction, layers, 0))
-            for layers, at in ((models[-1], 1.0), (models[0], -1.0))
+            (sign * side * at, (f"model {op}", direction, blocks, 0))
+            for blocks, at in ((many, 1.0), (few, -1.0))
             for op, side in ((name, 1.0), ("plain", -1.0))
             for direction, sign in ((later, 1.0), (earlier, -1.0))
             if direction
         ]
-        told = _difference(table, parts, models[-1] - models[0])
-        if told is None or not any(row.get("ranks", 1) > 1 for row in rows if row["op"] == f"model {name}"):
+        told = _difference(table, parts, many - few)
+        if told is None or f"model {name}" not in together:
             return told
-        passes = {forward: FORWARD_EXCHANGES[name], both: EXCHANGES[name], step: EXCHANGES[name]}
-        asked = (passes[later] - (passes[earlier] if earlier else 0.0)) * EXCHANGE_LAUNCHES * launch_s
-        return Told(value=told.value - asked, error=told.error)
+        asked = EXCHANGES[name].get(later, 0.0) - EXCHANGES[name].get(earlier, 0.0)
+        return Told(value=told.value - asked * exchange_s, error=told.error)
 
-    def keep(name: str, told: Told | None, per: float = 1.0) -> None:
-        if told is not None:
-            found[name].append(Told(value=told.value / per, error=told.error / per))
+    yield "host_fsdp_forward_s", more("fsdp", "forward")
+    yield "host_fsdp_backward_s", more("fsdp", "forward-backward", "forward")
+    yield "host_sharded_tensor_s", _scaled(more("fsdp", "step", "forward-backward"), 1.0 / BLOCK_TENSORS)
+    yield "host_dtensor_s", _scaled(more("dtensor", "forward-backward"), 0.5 / BLOCK_PRODUCTS)
 
-    if len(models) > 1:
-        keep("host_fsdp_forward_s", of_models("fsdp", forward))
-        keep("host_fsdp_backward_s", of_models("fsdp", both, forward))
-        keep("host_sharded_tensor_s", of_models("fsdp", step, both), BLOCK_TENSORS)
-        keep("host_dtensor_s", of_models("dtensor", both), 2 * BLOCK_PRODUCTS)
-    of_linears: list[Told] = []
-    blocks = sorted(key for key in table if key[:2] == ("plain", forward))
-    for _, _, layers, tensors in blocks:
 
-        def of_blocks(name: str, later: str, earlier: str = "", layers: int = layers, tensors: int = tensors,
-                      per: float = 1.0) -> Told | None:  # fmt: skip
+def _of_blocks(table: Table, dispatches: Mapping[tuple[int, int], float]) -> Iterator[tuple[str, Told | None]]:
+    sizes = sorted({(layers, tensors) for op, _, layers, tensors in table if op == "plain"})
+    linears = []
+    for layers, tensors in sizes:
+
+        def more(name: str, later: str, earlier: str = "", size: tuple[int, int] = (layers, tensors)) -> Told | None:
             parts = [
-                (sign * side, (op, direction, layers, tensors))
+                (sign * side, (op, direction, *size))
                 for op, side in ((name, 1.0), ("plain", -1.0))
                 for direction, sign in ((later, 1.0), (earlier, -1.0))
                 if direction
             ]
-            return _difference(table, parts, per)
+            return _difference(table, parts, 1.0)
 
-        if tensors == blocks[-1][-1]:  # about as many as a model's blocks have
-            for name, passes in (("host_fsdp_forward_s", (forward,)), ("host_fsdp_backward_s", (both, forward))):
-                keep(name, _of_model(of_blocks("fsdp", *passes), FSDP_FACTOR, FSDP_SPREAD_FRAC), layers)
-        linears = of_blocks("dtensor", both, per=2 * tensors)
-        of_linears += [linears] if linears else []
+        if tensors == sizes[-1][1]:  # about as many as a model's blocks have
+            for constant, passes in (("forward", ("forward",)), ("backward", ("forward-backward", "forward"))):
+                told = _scaled(more("fsdp", *passes), FSDP_FACTOR / layers, FSDP_SPREAD_FRAC)
+                yield f"host_fsdp_{constant}_s", told
+        linears.append(_scaled(more("dtensor", "forward-backward"), 0.5 / tensors))
         for name in ("fsdp", "dtensor"):
-            keep("host_sharded_tensor_s", of_blocks(name, "optimizer"), tensors)
-        one_by_one = "optimizer for-loop"
-        dispatches = [row.get("dispatches", 0) for row in rows if row.get("direction") == one_by_one
-                      and (row["op"], row["layers"], row.get("tensors", 0)) == ("plain", layers, tensors)]  # fmt: skip
-        if dispatches and dispatches[0]:
-            keep("host_dtensor_op_s", of_blocks("dtensor", one_by_one), dispatches[0])
-    keep("host_dtensor_s", _of_model(weighed(of_linears) if of_linears else None, DTENSOR_FACTOR, DTENSOR_SPREAD_FRAC))
-    return found
+            yield "host_sharded_tensor_s", _scaled(more(name, "optimizer"), 1.0 / tensors)
+        if dispatches.get((layers, tensors)):
+            yield "host_dtensor_op_s", _scaled(more("dtensor", ONE_BY_ONE), 1.0 / dispatches[layers, tensors])
+    known = [one for one in linears if one is not None]
+    yield "host_dtensor_s", _scaled(weighed(known) if known else None, DTENSOR_FACTOR, DTENSOR_SPREAD_FRAC)
 
 
-def _of_model(told: Told | None, factor: float, spread_frac: float) -> Told | None:
-    """What blocks of linears alone tell, as a model's take it."""
+def _scaled(told: Told | None, factor: float, spread_frac: float = 0.0) -> Told | None:
+    """A multiple of what was told, known as well but for ``spread_frac`` of it."""
     if told is None:
         return None
     value = factor * told.value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Calibrated, Efficiencies, passed_over, probes_host
-from estimator.cost.host import NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_rank
+from estimator.cost.host import HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
@@ -275,6 +275,9 @@ def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: flo
     if plan.sequence_parallel:
         norm_s, kernel_s = product_s * NORM_PRODUCTS, product_s * NORM_KERNEL_PRODUCTS
         norms = f", and {seconds(norm_s)} a norm with {seconds(kernel_s)} a kernel of it"
+    if scenario.model.qk_norm:
+        both_s = product_s * sum(HEAD_NORM_PRODUCTS.values())
+        norms += f", and {seconds(both_s)} for each norm of queries or keys, forward and backward"
     mean = " on the mean host" if slower > 1.0 else ""
     again = "" if plan.recompute == "none" else ", and once more where they are recomputed"
     ways = "a larger micro-batch pays it less often, Megatron's layers do without it"

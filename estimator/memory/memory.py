@@ -289,8 +289,7 @@ def stage_memory(
         if not (of_pipeline or n.autocast) and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
             # Of all micro-batches but the first, the head's gradient is a tensor of its own until it is added.
             moments["head backward"] = {
-                MemoryKind.GRADIENTS: accumulated
-                + where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0),
+                MemoryKind.GRADIENTS: accumulated + where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0),
                 MemoryKind.ACTIVATIONS: activations + head_kept,
                 MemoryKind.LOGITS: shard.logits_end_bytes,
                 MemoryKind.COMMUNICATION: standing,

@@ -17,10 +17,15 @@ from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
     BUCKET_OPS,
     EXCHANGE_LAUNCHES,
+    SUMMED_BUCKET_OPS,
+    SUMMED_LAUNCHES,
+    SUMMED_TENSOR_OPS,
+    SUMS_OF_ADAM,
     TENSOR_OPS,
     WIDTH_OF_SIZES,
     blocking_collective_s,
     bucketed_s,
+    gathered_buckets_s,
     handed_over_s,
     launch_s,
     new_products_s,
@@ -32,6 +37,7 @@ from estimator.cost.host import (
     sharded_modules_s,
     slowest_rank,
     split_products_s,
+    summed_norms_s,
     taken_apart_s,
     walk_s,
 )
@@ -185,7 +191,7 @@ def test_products_of_drawn_sizes_are_new_as_often_as_even_draws_are(alike, size,
     assert new_products_s(3.0, alike, size, more) < new_products_s(3.0, alike, size, e) <= 3
 
 
-def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_zero_2():
+def test_hooks_that_send_buckets_take_the_host_time_in_every_micro_batch_of_zero_2():
     e = flawless(
         host_forward_s=6.0, host_forward_dispatches_per_kernel=2.0, host_unrecorded_frac=0.5, host_launch_s=1.0
     )
@@ -193,8 +199,35 @@ def test_hooks_that_scatter_buckets_take_the_host_time_in_every_micro_batch_of_z
     every = 3 * (BUCKET_OPS * 1.5 + EXCHANGE_LAUNCHES) + 7 * TENSOR_OPS * 1.5
     assert bucketed_s(eager, "zero2", 2, 3, 7, 4, e) == pytest.approx(every)
     assert bucketed_s(eager, "zero1", 2, 3, 7, 4, e) == pytest.approx(every / 4), "in the last one alone"
-    assert bucketed_s(eager, "ddp", 2, 3, 7, 4, e) == bucketed_s(eager, "zero2", 1, 3, 7, 4, e) == 0
+    summed = 3 * (SUMMED_BUCKET_OPS * 1.5 + EXCHANGE_LAUNCHES) + (7 - 3) * SUMMED_TENSOR_OPS * 1.5
+    assert bucketed_s(eager, "ddp", 2, 3, 7, 4, e) == pytest.approx(summed / 4), "DDP in the last one, too"
+    assert bucketed_s(eager, "zero2", 1, 3, 7, 4, e) == bucketed_s(eager, "fsdp", 2, 3, 7, 4, e) == 0
     assert bucketed_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero2", 2, 3, 7, 4, e) == 0
+
+
+def test_updated_parameters_are_gathered_bucket_by_bucket():
+    e = flawless(host_launch_s=1.0)
+    eager = Training(seq_len=1, global_batch=1)
+    assert gathered_buckets_s(eager, "zero1", 2, 3, e) == pytest.approx(3 * EXCHANGE_LAUNCHES)
+    assert gathered_buckets_s(eager, "zero1", 1, 3, e) == gathered_buckets_s(eager, "ddp", 2, 3, e) == 0
+
+
+def test_each_module_asks_for_its_exchanges_and_zero_3_for_one_less():
+    e = flawless(host_fsdp_forward_s=1e3, host_fsdp_backward_s=2e3, host_fsdp_kept_factor=0.5, host_launch_s=1.0)
+    eager = Training(seq_len=1, global_batch=1)
+    one = EXCHANGE_LAUNCHES
+    assert sharded_modules_s(eager, "fsdp", 2, 3, e) == (3 * (1e3 + one), 3 * (2e3 + 2 * one))
+    assert sharded_modules_s(eager, "zero3", 2, 3, e) == (3 * (1e3 + one), 3 * (1e3 + one))
+    assert sharded_modules_s(eager, "zero3", 1, 3, e) == (0, 0)
+
+
+def test_gradients_of_split_norms_are_summed_by_each_op_of_adam_or_once_before():
+    e = flawless(host_launch_s=1.0)
+    eager = Training(seq_len=1, global_batch=1)
+    assert summed_norms_s(eager, 2, 1, 5, e) == 5 * SUMS_OF_ADAM * SUMMED_LAUNCHES
+    assert summed_norms_s(eager, 2, 4, 5, e) == 5 * SUMMED_LAUNCHES
+    assert summed_norms_s(eager, 1, 1, 5, e) == 0
+    assert summed_norms_s(Training(seq_len=1, global_batch=1, framework="megatron"), 2, 1, 5, e) == 0
 
 
 def test_a_host_sends_rows_to_other_ranks_experts():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from estimator.cost.efficiency import efficiencies
+from estimator.cost.host import HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.explain import Launching, assumptions, limits, memory_problems, slowed_clock
@@ -257,16 +258,22 @@ def test_dtensors_dispatch_is_named_as_why_the_host_takes_so_long():
     host, again, said = split().assumptions[-3:]
     assert "are recomputation: " in again
     assert "DTensor's dispatch" in said
-    assert "580 µs on the mean host for each of a micro-batch's 561 products" in said
+    product_s = E.host_dtensor_s * 8**E.host_ranks_power
+    assert f"{1e6 * product_s:.0f} µs on the mean host for each of a micro-batch's 561 products" in said
     # what it takes is a figure of its own: each product forward and backward, and six of each of 80 layers once more
     slower = re.search(r"the slowest takes ([\d.]+) times", host)
     assert slower
-    whole_s = (2 * 561 + 6 * 80) * 580e-6 * float(slower[1])
+    whole_s = (2 * 561 + 6 * 80) * product_s * float(slower[1])
     told = re.search(r"Of that, ([\d.]+) (m?s) are DTensor's", said)
     assert told
     assert float(told[1]) * {"s": 1, "ms": 1e-3}[told[2]] == pytest.approx(whole_s, rel=0.02)
     assert "a norm with" not in said
-    assert "452 µs a norm with 57.7 µs a kernel of it" in split({"sequence_parallel": True}).assumptions[-1]
+    norm, kernel = seconds(product_s * NORM_PRODUCTS), seconds(product_s * NORM_KERNEL_PRODUCTS)
+    assert f"{norm} a norm with {kernel} a kernel of it" in split({"sequence_parallel": True}).assumptions[-1]
+    assert "queries" not in said
+    heads = estimate(scenario_from_json({**SPLIT, "model": {**encode(catalog.model("llama3-70b")), "qk_norm": True}}))
+    both = seconds(product_s * sum(HEAD_NORM_PRODUCTS.values()))
+    assert f"and {both} for each norm of queries or keys, forward and backward" in heads.assumptions[-1]
     for way in ("larger micro-batch", "Megatron", "compiling"):
         assert way in said
     alone = estimate(scenario(LLAMA), flawless(host_forward_s=1.0, host_backward_s=1.0))

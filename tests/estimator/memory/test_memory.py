@@ -315,7 +315,7 @@ def test_the_peak_is_that_of_the_fullest_moment():
     totals = {name: sum(kinds.values()) for name, kinds in found.moments.items()}
     assert totals[moment] == max(totals.values()) == found.largest
     assert sum(by_kind.values()) == found.peak_bytes
-    assert len(totals) == 6
+    assert len(totals) == 7
 
 
 def with_a_way_to_the_host(**rest) -> MemoryOfStage:

@@ -10,6 +10,8 @@ from estimator.communication.context import context_messages
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work, work_of
 from estimator.cost.host import (
+    BIAS_PRODUCTS,
+    HEAD_NORM_PRODUCTS,
     NORM_KERNEL_PRODUCTS,
     NORM_PRODUCTS,
     P2P_LAUNCHES,
@@ -163,9 +165,26 @@ def test_norms_of_a_split_sequence_go_through_dtensor():
     assert found.host_forward_s == pytest.approx(plain.host_forward_s + 6.0 * (norms + 1 * kernel))
     assert found.host_backward_s == pytest.approx(plain.host_backward_s + 6.0 * (norms + 3 * kernel))
     megatron = replace(EAGER, framework="megatron")
-    assert part_of(work, [scatter], megatron, host) == part_of(
-        work, [replace(scatter, kind="all-reduce")], megatron, host
-    )
+    its, whole = (part_of(work, [one], megatron, host) for one in (scatter, replace(scatter, kind="all-reduce")))
+    assert (its.host_forward_s, its.host_backward_s) == (whole.host_forward_s, whole.host_backward_s)
+    layer = part_of(work, [scatter], EAGER, host, norm_tensors=2.0)
+    assert layer.host_forward_s == pytest.approx(found.host_forward_s + 6.0 * norms), "a weight and a bias"
+    assert (found.summed_norms, layer.summed_norms, plain.summed_norms) == (2.0, 4.0, 0.0)
+
+
+def test_norms_of_split_heads_and_biases_of_split_products_go_through_dtensor():
+    host = replace(HOST, host_dtensor_s=6.0)
+    met = message("forward", count=1.0, host=2.0)
+    plain = part_of(replace(WORK, products=4.0), [met], EAGER, host)
+    biased = part_of(replace(WORK, products=4.0, biased=2.0), [met], EAGER, host)
+    assert biased.host_forward_s - plain.host_forward_s == pytest.approx(6.0 * 2 * BIAS_PRODUCTS)
+    heads = part_of(replace(WORK, products=4.0, head_norms=2.0, head_norms_again=1.0), [met], EAGER, host)
+    of = HEAD_NORM_PRODUCTS
+    assert heads.host_forward_s - plain.host_forward_s == pytest.approx(6.0 * 2 * of["forward"])
+    assert heads.host_backward_s - plain.host_backward_s == pytest.approx(6.0 * (2 * of["backward"] + of["forward"]))
+    assert heads.summed_norms == 2.0
+    alone = part_of(replace(WORK, products=4.0, head_norms=2.0), [], EAGER, host)
+    assert alone.host_forward_s == part_of(WORK, [], EAGER, host).host_forward_s, "nothing is split"
 
 
 def test_what_shows_of_priced_messages_stands_in_line():

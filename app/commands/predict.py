@@ -146,7 +146,8 @@ def _predicted(
         if entry.scenario:
             scenario = scenario_from_json(as_asked(entry.scenario, entry.options))
             one = _prediction(entry.name, estimate(scenario, efficiencies), results)
-            return _over_paces(one, scenario.cluster, efficiencies, partial(_seconds, scenario))
+            cluster = scenario.cluster
+            return _over_paces(one, cluster, cluster.chips, efficiencies, partial(_seconds, scenario))
     with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
         if laying.moves:
             laid = estimate_laid_out(_traced(entry, 1, chip), laying, chip, efficiencies)
@@ -154,16 +155,18 @@ def _predicted(
         traced = _traced(entry, ranks, chip)
         cluster = cluster_for(traced, chip)
         one = _prediction(entry.name, estimate_op_list(traced, cluster, efficiencies), results)
-        return _over_paces(one, cluster, efficiencies, partial(_list_seconds, traced, cluster))
+        own = max(traced.world_size, 1)  # of a node's chips
+        return _over_paces(one, cluster, own, efficiencies, partial(_list_seconds, traced, cluster))
 
 
 def _over_paces(
-    one: Prediction, cluster: Cluster, calibrated: Calibrated | None, step_s: Callable[[Efficiencies], float]
-) -> Prediction:
+    one: Prediction, cluster: Cluster, ranks: int, calibrated: Calibrated | None,
+    step_s: Callable[[Efficiencies], float],
+) -> Prediction:  # fmt: skip
     e = efficiencies_for(cluster.chip, calibrated)
     if not e.host_pace_s:
         return one
-    shared = shared_host(e, min(cluster.chips, cluster.chips_per_node))
+    shared = shared_host(e, min(ranks, cluster.chips_per_node))
     return replace(
         one,
         host_pace_s=shared.host_pace_s,

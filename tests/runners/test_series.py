@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.commands.predict import predict
+from estimator.cost.efficiency import efficiencies
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement
 from estimator.scenario.problems import InputProblems
@@ -151,6 +152,18 @@ def test_a_step_is_told_at_the_pace_at_which_its_host_ran(capsys):
     # A step that the host binds follows its pace, one that the device binds does not.
     assert found["smollm-135m-host"]["over_paces_s"][-1][1] > 2 * found["smollm-135m-host"]["step_time_s"]
     assert found["llama-8b-3l-bf16"]["over_paces_s"][-1][1] < 1.05 * found["llama-8b-3l-bf16"]["step_time_s"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_traced_step_is_told_beside_the_pace_of_a_host_that_its_own_ranks_share(ranks, tmp_path):
+    """Not of all eight that a node of the chip has."""
+    pace = {"value": 4e-6, "low": 4e-6, "high": 4e-6, "unit": "s", "source": "probed"}
+    (tmp_path / "list.json").write_text(json.dumps([MADE]), encoding="utf-8")
+    (tmp_path / "own.json").write_text(json.dumps({"base": "hopper", "ranges": {"host_pace_s": pace}}))
+    predict(tmp_path / "list.json", ranks, "h200-sxm", [tmp_path / "own.json"], tmp_path, as_json=False)
+    (one,) = json.loads((tmp_path / "predictions.json").read_text())
+    assert one["host_pace_s"] == pytest.approx(4e-6 * ranks ** efficiencies("hopper").host_ranks_power)
+    assert dict(map(tuple, one["over_paces_s"]))[1.0] == pytest.approx(one["step_time_s"])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])

@@ -286,10 +286,13 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
-        if not (of_pipeline or n.autocast) and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
+        if not (of_pipeline or n.autocast) and _sums_apart(shard):
             # Of all micro-batches but the first, the head's gradient is a tensor of its own until it is added.
-            moments["head backward"] = {
-                MemoryKind.GRADIENTS: accumulated + where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0),
+            table = where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0)
+            if policy.sharding in WHOLLY_SHARDED:  # whole ones are counted where they are gathered
+                table = where(policy.data_ranks > 1, 0.0, table)
+            moments["head's gradient"] = {
+                MemoryKind.GRADIENTS: accumulated + table,
                 MemoryKind.ACTIVATIONS: activations + head_kept,
                 MemoryKind.LOGITS: shard.logits_end_bytes,
                 MemoryKind.COMMUNICATION: standing,

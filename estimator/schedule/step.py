@@ -176,6 +176,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
         walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
+    if not _sends_beside_backward(setting):
+        sending_s = _sending_s(setting, setting.kinds[0], e, 1.0)
+        walk = walk + maximum(0.0, sending_s - sum((line.exposed_s for line in data), start=0.0))
     gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, _buckets(setting, setting.kinds[0]), e)
     gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)
     walk = walk + maximum(0.0, gathering_s - updated_s - gathered_s)
@@ -233,6 +236,21 @@ def _buckets(setting: Setting, kind: StageKind) -> Number:
     )
 
 
+def _sends_beside_backward(setting: Setting) -> bool:
+    """Whether hooks of backward send gradients, rather than the program once it is through."""
+    return setting.plan.overlap and (setting.policy.sharding != "ddp" or setting.plan.ddp_mode == "bucketed")
+
+
+def _sending_s(setting: Setting, kind: StageKind, e: Efficiencies, micro_batches: Number) -> Number:
+    """Host time of a micro-batch for sending a stage's gradients: in buckets, in one, or tensor by tensor."""
+    policy, training = setting.policy, setting.training
+    _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    every = tensors + expert_tensors
+    mode = setting.plan.ddp_mode if policy.sharding == "ddp" else "bucketed"
+    sent: Number = {"flat": 1.0, "naive": every}[mode] if mode != "bucketed" else _buckets(setting, kind)
+    return bucketed_s(training, policy.sharding, policy.data_ranks, sent, every, micro_batches, e)
+
+
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
     own = list(zip(parts.blocks, kind.blocks, strict=True))
     if kind.embedding:
@@ -246,12 +264,8 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(own)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
-    _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
-    if setting.plan.overlap:
-        backward_s = backward_s + bucketed_s(
-            setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
-            setting.micro_batches, e,
-        )  # fmt: skip
+    if _sends_beside_backward(setting):
+        backward_s = backward_s + _sending_s(setting, kind, e, setting.micro_batches)
     adding = _accumulation(setting, kind)
     adding_s = _seconds(adding, setting.cluster, e)
     # Of all micro-batches but the first, each gradient is added to what is there, by a kernel of its own.

@@ -130,6 +130,18 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
     assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
 
 
+def test_the_host_sums_gradients_beside_backward_in_buckets_and_after_it_all_at_once_or_one_by_one():
+    def sent(mode: str, **plan) -> tuple[float, float]:
+        e = flawless(host_launch_s=1.0)
+        found = built(scenario(LLAMA, plan={"dp": 4, "ddp_mode": mode, **plan}), e)
+        return found.passes[0].part.host_backward_s, found.step.wait_optimizer_s
+
+    tensors = 1 + 4 * 9 + 1 + 1
+    assert sent("bucketed") == pytest.approx((EXCHANGE_LAUNCHES, 0.0))
+    for mode, exchanges, plan in (("flat", 1, {}), ("naive", tensors, {}), ("bucketed", 1, {"overlap": False})):
+        assert sent(mode, **plan) == pytest.approx((0.0, exchanges * EXCHANGE_LAUNCHES), rel=1e-3), mode
+
+
 def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():
     e = flawless(host_forward_s=1e-6, **ALIKE)
     away, here = (

@@ -247,7 +247,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
-    if setting.plan.overlap:
+    if setting.plan.overlap and (policy.sharding != "ddp" or policy.ddp_mode == "bucketed"):
         backward_s = backward_s + bucketed_s(
             setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
             setting.micro_batches, e,

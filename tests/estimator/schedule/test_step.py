@@ -130,6 +130,12 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
     assert after.passes[0].part.host_backward_s == 0, "no hook does it beside backward"
 
 
+@pytest.mark.parametrize(("mode", "asked"), [("bucketed", EXCHANGE_LAUNCHES), ("flat", 0), ("naive", 0)])
+def test_only_ddp_in_buckets_sends_them_beside_backward(mode, asked):
+    one = built(scenario(LLAMA, plan={"dp": 4, "ddp_mode": mode}), flawless(host_launch_s=1.0))
+    assert one.passes[0].part.host_backward_s == pytest.approx(asked)
+
+
 def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():
     e = flawless(host_forward_s=1e-6, **ALIKE)
     away, here = (

@@ -176,7 +176,8 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
         walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
-    gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, _buckets(setting, setting.kinds[0]), e)
+    _, sent = _buckets(setting, setting.kinds[0])
+    gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, sent, e)
     gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)
     walk = walk + maximum(0.0, gathering_s - updated_s - gathered_s)
     part = one.part
@@ -219,18 +220,20 @@ def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
-    count = _buckets(setting, kind) if policy.sharding == "zero2" else tensors + expert_tensors
+    count = _buckets(setting, kind)[0] if policy.sharding == "zero2" else tensors + expert_tensors
     return gradient_accumulation(shard.training, shard.widths, kept, count)
 
 
-def _buckets(setting: Setting, kind: StageKind) -> Number:
-    """Flat buckets of a stage's gradients, dense and experts'."""
+def _buckets(setting: Setting, kind: StageKind) -> tuple[Number, Number]:
+    """Flat buckets of a stage's gradients, and those of them that are sent: of experts, where other ranks hold them."""
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     width, policy = setting.shard.widths.gradient, setting.policy
     large, expert_large = large_tensors(setting.shard, kind)
-    return buckets_of(dense, width, tensors, policy.bucket_bytes, large) + where(
+    whole = buckets_of(dense, width, tensors, policy.bucket_bytes, large)
+    experts = where(
         expert_tensors > 0, buckets_of(expert, width, expert_tensors, policy.bucket_bytes, expert_large), 0.0
     )
+    return whole + experts, whole + where(policy.expert_ranks > 1, experts, 0.0)
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
@@ -248,9 +251,10 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     if setting.plan.overlap and (policy.sharding != "ddp" or policy.ddp_mode == "bucketed"):
+        buckets, sent = _buckets(setting, kind)
         backward_s = backward_s + bucketed_s(
-            setting.training, policy.sharding, policy.data_ranks, _buckets(setting, kind), tensors + expert_tensors,
-            setting.micro_batches, e,
+            setting.training, policy.sharding, policy.data_ranks, buckets, tensors + expert_tensors,
+            setting.micro_batches, e, sent=sent,
         )  # fmt: skip
     adding = _accumulation(setting, kind)
     adding_s = _seconds(adding, setting.cluster, e)

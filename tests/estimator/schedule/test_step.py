@@ -136,6 +136,19 @@ def test_only_ddp_in_buckets_sends_them_beside_backward(mode, asked):
     assert one.passes[0].part.host_backward_s == pytest.approx(asked)
 
 
+@pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
+def test_buckets_of_experts_that_no_other_rank_holds_are_not_sent(sharding):
+    e = flawless(host_launch_s=1.0)
+    for ep, buckets in ((1, 2), (2, 2), (4, 1)):  # of dense parameters, and of experts where two ranks hold each
+        plan = {"dp": 4, "ep": ep, "sharding": sharding}
+        one, none = (
+            built(scenario(MIXTRAL, plan={**plan, "overlap": overlap}, experts="grouped"), e)
+            for overlap in (True, False)
+        )
+        asked = one.passes[0].part.host_backward_s - none.passes[0].part.host_backward_s
+        assert asked == pytest.approx(buckets * EXCHANGE_LAUNCHES), ep
+
+
 def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():
     e = flawless(host_forward_s=1e-6, **ALIKE)
     away, here = (

@@ -161,8 +161,8 @@ SUMMED_LAUNCHES = 17.0
 45 among the other ops of a step, of which as small a share stays in a row of them as of NCCL's own call (4.1 for 11;
 tests/reference/h200_ranks)."""
 SUMS_OF_ADAM = 3.0
-"""Ops of AdamW over all tensors that each sum a gradient which lies in parts on the ranks (CommDebugMode of torch
-2.13)."""
+"""Ops of AdamW, over all tensors or one by one, that each sum a gradient which lies in parts on the ranks
+(CommDebugMode of torch 2.13)."""
 
 
 def summed_norms_s(training: Training, tp: Number, data_ranks: Number, tensors: Number, e: Efficiencies) -> Number:

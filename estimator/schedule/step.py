@@ -166,16 +166,16 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     policy = setting.policy
     ranks, tp = policy.data_ranks, setting.groups.tp.ranks
+    summing_s = summed_norms_s(setting.training, tp, ranks, passes[0].part.summed_norms, e)
     walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
-    walked = walked + summed_norms_s(setting.training, tp, ranks, passes[0].part.summed_norms, e)
-    walk = maximum(0.0, walked - passes[0].lead_s)
+    walk = maximum(0.0, walked + summing_s - passes[0].lead_s)
     launched = sum((op.launches for op in once), start=0.0)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
     if any(op.apart for op in once) and not policy.offload_optimizer:
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
-        walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
+        walk, _ = phase_wait_s(updated_s + gaps, launching + summing_s, passes[0].lead_s)
     _, sent = _buckets(setting, setting.kinds[0])
     gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, sent, e)
     gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import EXCHANGE_LAUNCHES, P2P_LAUNCHES, SENT_AFTER_OPS
+from estimator.cost.host import EXCHANGE_LAUNCHES, P2P_LAUNCHES, SENT_AFTER_OPS, SUMMED_LAUNCHES, SUMS_OF_ADAM
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -134,6 +134,20 @@ def test_the_host_scatters_zero_2s_buckets_in_every_micro_batch():
 def test_only_ddp_in_buckets_sends_them_beside_backward(mode, asked):
     one = built(scenario(LLAMA, plan={"dp": 4, "ddp_mode": mode}), flawless(host_launch_s=1.0))
     assert one.passes[0].part.host_backward_s == pytest.approx(asked)
+
+
+@pytest.mark.parametrize("kernel", ["default", "for-loop"])
+def test_gradients_of_norms_on_split_sequences_are_summed_however_the_optimizer_runs(kernel):
+    e = flawless(host_launch_s=1.0)
+    found = {
+        dp: run(plan={"tp": 2, "dp": dp, "sequence_parallel": True}, e=e, optimizer_kernel=kernel, global_batch=dp)
+        for dp in (1, 2)
+    }
+    norms = 2 * LLAMA["layers"]
+    alone, meets = (found[dp].wait_s["optimizer"] for dp in (1, 2))
+    # Launches of seconds: no lead that backward leaves is any of it.
+    assert alone == pytest.approx(norms * SUMS_OF_ADAM * SUMMED_LAUNCHES, rel=1e-3)
+    assert meets == pytest.approx(norms * SUMMED_LAUNCHES, rel=1e-3)
 
 
 @pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])

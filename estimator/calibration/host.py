@@ -14,8 +14,8 @@ from typing import Any
 
 from estimator.calibration.fit import Fitted
 from estimator.calibration.runtimes import PACED_SPREAD_FRAC, RUNTIMES, Told, of_family, told_by_probes, weighed
-from estimator.cost.efficiency import Efficiencies, Range, efficiencies
-from estimator.cost.host import slowest_of
+from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.slowest_chip import pace_of_ranks, sharing_factor
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
 
@@ -81,6 +81,8 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
 
     if power.points:
         found["host_ranks_power"] = power
+    else:
+        missing["host_ranks_power"] = "all that say the host's pace were made by as many ranks"
     for name in PACES:
         pace_s = pace_of(measurements, name, power.range.value)
         if pace_s:
@@ -188,7 +190,7 @@ def _ladder(measurements: Sequence[Measurement], name: str, power: float) -> lis
     pace_s, backward_pace_s = (pace_of(measurements, name, power) for name in PACES)
     if name == "runtime":
         return [_of_runtimes(row, pace_s, backward_pace_s, sharing) for sharing, row in rows]
-    return [_at_pace(row, pace_s, backward_pace_s) for _, row in rows]
+    return [_at_pace(row, pace_s, backward_pace_s, sharing) for sharing, row in rows]
 
 
 def ranks_power(measurements: Sequence[Measurement], e: Efficiencies) -> Fitted:
@@ -202,7 +204,7 @@ def ranks_power(measurements: Sequence[Measurement], e: Efficiencies) -> Fitted:
     for measurement in measurements:
         threads = [_mean_pace(measurement, name) for name in PACES]
         if all(threads):
-            points.append((math.log(measurement.world_size), math.log(statistics.fmean(threads))))
+            points.append((math.log(_sharing(measurement, 1.0)), math.log(statistics.fmean(threads))))
     middle_x, middle_y = (statistics.fmean(axis) for axis in zip(*points, strict=True)) if points else (0.0, 0.0)
     spread = math.fsum((x - middle_x) ** 2 for x, _ in points)
     if not spread or not of_family.error:
@@ -216,7 +218,7 @@ def ranks_power(measurements: Sequence[Measurement], e: Efficiencies) -> Fitted:
 
 
 def _sharing(measurement: Measurement, power: float) -> float:
-    return float(max(measurement.world_size, 1) ** power)
+    return sharing_factor(measurement.world_size, power)
 
 
 def _paces(measurement: Measurement, column: str) -> list[float]:
@@ -237,17 +239,15 @@ def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s", po
     return statistics.fmean(paces) if paces else 0.0
 
 
-def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
+def _at_pace(row: Row, pace_s: float, backward_pace_s: float, sharing: float) -> Row:
     """The row as it would be, had the host been as fast as it was in the mean: it varies while its probes run.
 
     What goes backward as well stays as it is, and says how much slower the program's thread and autograd's were; where
-    the latter was not noted it is taken for the former.
+    the latter was not noted it is taken for the former. Without a pace of its own, as of one rank's host.
     """
     own_s, own_backward_s = (float(row.get(column) or 0.0) for column in PACES)
-    if not own_s or not pace_s:
-        return row
-    slower = own_s / pace_s
-    if "layers" in row and row["op"] == "model forward and backward":
+    slower = own_s / pace_s if own_s and pace_s else sharing
+    if own_s and pace_s and "layers" in row and row["op"] == "model forward and backward":
         return {
             **row,
             "slower": slower,
@@ -259,8 +259,7 @@ def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
 def _of_runtimes(row: Row, pace_s: float, backward_pace_s: float, sharing: float) -> Row:
     """A row of runtimes at the mean pace, where its own was read before each sample; else as of one rank's host.
 
-    Forward follows the program's thread, both passes the mean of both; of ranks that meet the pace is their mean, but
-    no less than the slowest's over what ``slowest_of`` adds for it.
+    Forward follows the program's thread, both passes the mean of both; of ranks that meet ``pace_of_ranks``.
     """
     columns = [str(name).replace("_s", "s_by_rank_s") for name in PACES]
     by_thread = [row.get(many) or [row.get(one)] for many, one in zip(columns, PACES, strict=True)]
@@ -270,8 +269,7 @@ def _of_runtimes(row: Row, pace_s: float, backward_pace_s: float, sharing: float
     over = [[one / mean_s for one in ranks] for ranks, mean_s in zip(by_thread, (pace_s, backward_pace_s), strict=True)]
     of_pass = over[:1] if row.get("direction") == "forward" else over
     ranks = [statistics.fmean(threads) for threads in zip(*of_pass, strict=True)]
-    slower = max(statistics.fmean(ranks), max(ranks) / float(slowest_of(len(ranks), efficiencies("default"))))
-    return {**row, "median_s": row["median_s"] / slower, "spread_frac": PACED_SPREAD_FRAC}
+    return {**row, "median_s": row["median_s"] / pace_of_ranks(ranks), "spread_frac": PACED_SPREAD_FRAC}
 
 
 def _dispatches(row: Row) -> float:

@@ -161,8 +161,8 @@ SUMMED_LAUNCHES = 17.0
 45 among the other ops of a step, of which as small a share stays in a row of them as of NCCL's own call (4.1 for 11;
 tests/reference/h200_ranks)."""
 SUMS_OF_ADAM = 3.0
-"""Ops of AdamW over all tensors that each sum a gradient which lies in parts on the ranks (CommDebugMode of torch
-2.13)."""
+"""Ops of AdamW, over all tensors or one by one, that each sum a gradient which lies in parts on the ranks
+(CommDebugMode of torch 2.13)."""
 
 
 def summed_norms_s(training: Training, tp: Number, data_ranks: Number, tensors: Number, e: Efficiencies) -> Number:
@@ -257,12 +257,12 @@ GATHERED_BUCKET_OPS = 2.0
 
 def bucketed_s(
     training: Training, sharding: str, ranks: Number, buckets: Number, tensors: Number, micro_batches: Number,
-    e: Efficiencies,
+    e: Efficiencies, *, sent: Number | None = None,
 ) -> Number:  # fmt: skip
     """Host time of a backward whose hooks send gradients in buckets (DDP, ZeRO-1 and 2), beside what makes them.
 
     ZeRO-2 does so in every micro-batch, the others in the last, of whose time each has its share. Autograd records
-    none.
+    none. ``sent``: the buckets that other ranks have a part in, if not all; the others are laid out and divided alone.
     """
     if sharding not in ("ddp", "zero1", "zero2") or not training.traits.dtensor:
         return 0.0
@@ -271,7 +271,7 @@ def bucketed_s(
         ops = buckets * SUMMED_BUCKET_OPS + maximum(tensors - buckets, 0.0) * SUMMED_TENSOR_OPS
     else:
         ops = buckets * BUCKET_OPS + tensors * TENSOR_OPS
-    found = ops * op_s + exchanges_s(training, ranks, buckets, e)
+    found = ops * op_s + exchanges_s(training, ranks, buckets if sent is None else sent, e)
     return where(ranks > 1, found if sharding == "zero2" else found / micro_batches, 0.0)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from estimator.cost.efficiency import OF_HOST, PRODUCTS, Efficiencies, at_rates
-from estimator.cost.host import largest_of
+from estimator.cost.efficiency import OF_HOST, PRODUCTS, Efficiencies, at_rates, efficiencies
+from estimator.cost.host import largest_of, slowest_of
 
 NODE = 8
 """Chips of a whole node, as of those whose published steps agree with ``whole_node_factor``."""
@@ -27,13 +29,26 @@ OF_WHOLE_NODES = ("host_megatron_forward_s", "host_megatron_backward_s", "host_c
 OF_SHARED_HOST = tuple(name for name in OF_HOST if name not in OF_WHOLE_NODES)
 
 
+def sharing_factor(ranks: int, power: float) -> float:
+    """By how much more a host takes that so many ranks share: ranks^power, to eight, as more have further hosts."""
+    return float(min(max(ranks, 1), NODE) ** power)
+
+
+def pace_of_ranks(over: Sequence[float]) -> float:
+    """The pace of ranks that meet, of each rank's own: their mean, but no less than max / ``slowest_of``.
+
+    The others wait for the slowest, for which ``slowest_of`` adds what it usually takes longer.
+    """
+    return max(statistics.fmean(over), max(over) / float(slowest_of(len(over), efficiencies("default"))))
+
+
 def shared_host(e: Efficiencies, in_node: int) -> Efficiencies:
     """The efficiencies of a host on which ``in_node`` ranks run: its times · ranks^``host_ranks_power``, to eight.
 
     Each rank has two busy threads and those of its libraries, and hardware threads share cores.
     """
     known = e.ranges["host_ranks_power"]
-    slower, low, high = (min(in_node, NODE) ** power for power in (e.host_ranks_power, known.low, known.high))
+    slower, low, high = (sharing_factor(in_node, power) for power in (e.host_ranks_power, known.low, known.high))
     return at_rates(e, slower, names=OF_SHARED_HOST, low=low, high=high) if high != 1.0 else e
 
 

@@ -86,13 +86,14 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
     begun, backward = _graphs(found)
     host[:, backward] += np.reshape(graphs_s(begun, e_all, forward=False), (-1, 1))
-    for (name, phase), constant in FSDP_MODULES.items():
-        marks = {at for at, s in enumerate(found.found.signatures) if table_name(s.op).lstrip("_") == name}
-        if marks:
-            each = np.asarray(getattr(e_all, constant), dtype=float)
-            for index, call in enumerate(calls):
-                if call.signature in marks and found.phases[index] == phase:
-                    host[:, index] += each
+    for mark, constant in FSDP_MODULES.items():
+        indices = _marked(found, *mark)
+        each = np.asarray(getattr(e_all, constant), dtype=float)
+        if constant == "host_fsdp_backward_s":
+            # Of modules that backward gathers no more, their hooks have less to do.
+            kept = 1.0 - min(len(_marked(found, *GATHERED_AGAIN)) / max(len(indices), 1), 1.0)
+            each = each * (1.0 - kept * (1.0 - np.asarray(e_all.host_fsdp_kept_factor, dtype=float)))
+        host[:, indices] += np.reshape(each, (-1, 1))
     for index, longer in new_sizes_s(found, e_all).items():
         host[:, index] += longer
     # Every exchange waits for the slowest rank's host.
@@ -155,6 +156,14 @@ FSDP_MODULES = {
     ("chunk_cat", Phase.BACKWARD): "host_fsdp_backward_s",
 }
 """Ops that FSDP2 runs once for each module that it gathers: all that they stand for takes the host longer."""
+GATHERED_AGAIN = ("all_gather_copy_in", Phase.BACKWARD)
+"""What it runs for each that backward gathers once more, as forward had given it back."""
+
+
+def _marked(found: Recorded, name: str, phase: str) -> list[int]:
+    """Calls of an op in a phase."""
+    marks = {at for at, s in enumerate(found.found.signatures) if table_name(s.op).lstrip("_") == name}
+    return [at for at, call in enumerate(found.found.calls) if call.signature in marks and found.phases[at] == phase]
 
 
 def entered_modules(found: Recorded) -> list[int]:

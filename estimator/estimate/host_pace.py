@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates, efficiencies
-from estimator.cost.host import slowest_of
+from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates
+from estimator.cost.slowest_chip import pace_of_ranks
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
@@ -36,8 +36,8 @@ def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.
 
     ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones; ``own_s``,
     ``backward_s``: of the program's thread and autograd's, calibrated, 0 where not noted. None where neither is known
-    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them; but no
-    less than the slowest rank's over what ``slowest_of`` adds for it, as the others wait for it.
+    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them; over
+    ranks ``pace_of_ranks``.
     """
     by_thread = []
     for thread, calibrated_s in (("host", own_s), ("host_backward", backward_s)):
@@ -49,7 +49,7 @@ def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.
     if not by_thread:
         return None
     ranks = [statistics.fmean(threads) for threads in zip(*by_thread, strict=True)]
-    return max(statistics.fmean(ranks), max(ranks) / float(slowest_of(len(ranks), efficiencies("default"))))
+    return pace_of_ranks(ranks)
 
 
 def over_paces(step_s: Callable[[Efficiencies], float], e: Efficiencies) -> Curve:

@@ -249,12 +249,16 @@ def stage_memory(
     }
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
-    if not of_pipeline and shard.tied and policy.sharding not in WHOLLY_SHARDED and _sums_apart(shard):
+    # FSDP over one rank holds whole gradients, as autograd makes them.
+    whole = where(policy.data_ranks > 1, 0.0, 1.0) if policy.sharding in WHOLLY_SHARDED else 1.0
+    apart = not of_pipeline and _sums_apart(shard) and not (isinstance(whole, float) and not whole)
+    if apart and shard.tied:
         # Autograd adds the embedding's gradient of a shared table to the head's in a third, before it is the table's;
         # under autocast into the head's, which the cast has made and nobody else holds.
         table, copies = shard.head_parameters * n.gradient, 2.0 if n.autocast else 3.0
         moments["embedding backward"] = {
-            MemoryKind.GRADIENTS: gradients + table * where(micro_batches > 1, copies, copies - policy.dense.gradients),
+            MemoryKind.GRADIENTS: gradients
+            + whole * table * where(micro_batches > 1, copies, copies - policy.dense.gradients),
             MemoryKind.COMMUNICATION: standing,
         }
     if not (isinstance(redone, bool) and not redone):
@@ -271,12 +275,15 @@ def stage_memory(
     if kind.head:
         again_gathered = policy.sharding == "fsdp" and not gathers_once(shard, kind, policy.sharding)
         gathered_at_loss = 0.0 if again_gathered else inside + root
-        if again_gathered:
+        if again_gathered or (apart and not n.autocast):
+            # Of all micro-batches but the first, the head's gradient is a tensor of its own until it is added.
+            added = whole * shard.head_parameters * n.gradient if apart and not n.autocast else 0.0
             moments["head backward"] = {
-                MemoryKind.GRADIENTS: accumulated,
+                MemoryKind.GRADIENTS: accumulated + where(micro_batches > 1, added, 0.0),
                 MemoryKind.ACTIVATIONS: activations + head_kept,
                 MemoryKind.LOGITS: shard.logits_end_bytes + held_logits,
-                MemoryKind.COMMUNICATION: 2.0 * root,  # what was received, and the tensors that it is laid out as
+                # What was received, and the tensors that it is laid out as.
+                MemoryKind.COMMUNICATION: 2.0 * root if again_gathered else standing,
             }
         loss = {
             MemoryKind.GRADIENTS: accumulated,
@@ -286,26 +293,15 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
-        if not (of_pipeline or n.autocast) and _sums_apart(shard):
-            # Of all micro-batches but the first, the head's gradient is a tensor of its own until it is added.
-            table = where(micro_batches > 1, shard.head_parameters * n.gradient, 0.0)
-            if policy.sharding in WHOLLY_SHARDED:  # whole ones are counted where they are gathered
-                table = where(policy.data_ranks > 1, 0.0, table)
-            moments["head's gradient"] = {
-                MemoryKind.GRADIENTS: accumulated + table,
-                MemoryKind.ACTIVATIONS: activations + head_kept,
-                MemoryKind.LOGITS: shard.logits_end_bytes,
-                MemoryKind.COMMUNICATION: standing,
-            }
     if put_off:
         moments = with_put_off(
             moments, shard, kind, put_off,
             chunks=chunks, activations=activations + again, accumulated=accumulated,
             ended_bytes=block_casts - last_casts + block.ended_bytes - block.attention_bytes,
         )  # fmt: skip
-    gathering, scattered_apart, apart = other_streams(shard, kind, policy, unit, owned * n.gradient)
+    gathering, scattered_bytes, of_others = other_streams(shard, kind, policy, unit, owned * n.gradient)
     return StageMemory(
-        states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart,
+        states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_bytes, apart=of_others,
         scores=keeps_scores(shard.training),
     )  # fmt: skip
 

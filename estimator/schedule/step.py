@@ -166,20 +166,21 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     policy = setting.policy
     ranks, tp = policy.data_ranks, setting.groups.tp.ranks
+    summing_s = summed_norms_s(setting.training, tp, ranks, passes[0].part.summed_norms, e)
     walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
-    walked = walked + summed_norms_s(setting.training, tp, ranks, passes[0].part.summed_norms, e)
-    walk = maximum(0.0, walked - passes[0].lead_s)
+    walk = maximum(0.0, walked + summing_s - passes[0].lead_s)
     launched = sum((op.launches for op in once), start=0.0)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
     if any(op.apart for op in once) and not policy.offload_optimizer:
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
-        walk, _ = phase_wait_s(updated_s + gaps, launching, passes[0].lead_s)
+        walk, _ = phase_wait_s(updated_s + gaps, launching + summing_s, passes[0].lead_s)
     if not _sends_beside_backward(setting):
         sending_s = _sending_s(setting, setting.kinds[0], e, 1.0)
         walk = walk + maximum(0.0, sending_s - sum((line.exposed_s for line in data), start=0.0))
-    gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, _buckets(setting, setting.kinds[0]), e)
+    _, sent = _buckets(setting, setting.kinds[0])
+    gathering_s = gathered_buckets_s(setting.training, policy.sharding, ranks, sent, e)
     gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)
     walk = walk + maximum(0.0, gathering_s - updated_s - gathered_s)
     part = one.part
@@ -222,18 +223,20 @@ def _accumulation(setting: Setting, kind: StageKind) -> list[Op]:
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     policy, shard = setting.policy, setting.shard
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
-    count = _buckets(setting, kind) if policy.sharding == "zero2" else tensors + expert_tensors
+    count = _buckets(setting, kind)[0] if policy.sharding == "zero2" else tensors + expert_tensors
     return gradient_accumulation(shard.training, shard.widths, kept, count)
 
 
-def _buckets(setting: Setting, kind: StageKind) -> Number:
-    """Flat buckets of a stage's gradients, dense and experts'."""
+def _buckets(setting: Setting, kind: StageKind) -> tuple[Number, Number]:
+    """Flat buckets of a stage's gradients, and those of them that are sent: of experts, where other ranks hold them."""
     dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     width, policy = setting.shard.widths.gradient, setting.policy
     large, expert_large = large_tensors(setting.shard, kind)
-    return buckets_of(dense, width, tensors, policy.bucket_bytes, large) + where(
+    whole = buckets_of(dense, width, tensors, policy.bucket_bytes, large)
+    experts = where(
         expert_tensors > 0, buckets_of(expert, width, expert_tensors, policy.bucket_bytes, expert_large), 0.0
     )
+    return whole + experts, whole + where(policy.expert_ranks > 1, experts, 0.0)
 
 
 def _sends_beside_backward(setting: Setting) -> bool:
@@ -246,9 +249,12 @@ def _sending_s(setting: Setting, kind: StageKind, e: Efficiencies, micro_batches
     policy, training = setting.policy, setting.training
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
     every = tensors + expert_tensors
-    mode = setting.plan.ddp_mode if policy.sharding == "ddp" else "bucketed"
-    sent: Number = {"flat": 1.0, "naive": every}[mode] if mode != "bucketed" else _buckets(setting, kind)
-    return bucketed_s(training, policy.sharding, policy.data_ranks, sent, every, micro_batches, e)
+    buckets, sent = _buckets(setting, kind)
+    if policy.sharding == "ddp" and setting.plan.ddp_mode == "flat":
+        buckets, sent = 1.0, 1.0
+    elif policy.sharding == "ddp" and setting.plan.ddp_mode == "naive":
+        buckets, sent = every, tensors + where(policy.expert_ranks > 1, expert_tensors, 0.0)
+    return bucketed_s(training, policy.sharding, policy.data_ranks, buckets, every, micro_batches, e, sent=sent)
 
 
 def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:

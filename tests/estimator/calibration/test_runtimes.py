@@ -24,6 +24,7 @@ from estimator.calibration.runtimes import (
 )
 from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import EXCHANGE_LAUNCHES, slowest_of
+from estimator.cost.slowest_chip import shared_host
 from estimator.scenario.measurement import Measurement
 
 E = efficiencies("hopper")
@@ -135,5 +136,15 @@ def test_a_host_that_more_ranks_share_is_slower_by_a_power_of_them():
     assert one.low <= one.value <= one.high
     faster = ranks_power([at(1, 1.0), at(4, 0.25)] * 500, E)
     assert faster.range.value == 0.0, "no host is faster for it"
+    nodes = ranks_power([at(1, 1.0), at(16, 8**0.3)] * 500, E)
+    assert nodes.range.value == pytest.approx(0.3, rel=0.05), "of no more than eight, as a node's host has"
     still = replace(E, ranges={**E.ranges, "host_ranks_power": replace(family, low=0.0, high=0.0)})
     assert ranks_power([at(1, 1.0), at(4, 2.0)], still).points == 0
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 16])
+def test_launches_that_ranks_timed_without_a_pace_are_brought_to_a_host_of_ones_own(ranks):
+    """So that predicting for as many ranks gives back what they took."""
+    rows = [{"ladder": "launch", "op": "op", "launch_s": 1e-5, "median_s": 1e-3, "status": "ok", "precision": "fp32"}]
+    found = calibrate([Source(name="p", measurement=measured(rows, world_size=ranks))]).efficiencies
+    assert shared_host(found, min(ranks, 8)).host_launch_s == pytest.approx(1e-5)

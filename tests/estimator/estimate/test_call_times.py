@@ -117,22 +117,23 @@ def test_an_optimizer_walks_over_its_tensors_before_its_first_kernel_and_before_
     assert host_s(0, 1, 3) == pytest.approx([1.0, 0.0, 0.0])
 
 
-def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():
+@pytest.mark.parametrize(("again", "share"), [(2, 1.0), (1, 0.75), (0, 0.5)])
+def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does(again, share):
+    """And backward less where it finds what forward has gathered, as a scenario's under ZeRO-3."""
     shard = Operand(shape=(64,), dtype="float32")
     signatures = tuple(
         Signature(op=op, inputs=(shard,), outputs=(shard,)) for op in ("fsdp::all_gather_copy_in", "fsdp::chunk_cat")
     )
     calls = tuple(
         Call(kind="kernel", signature=at, phase=phase)
-        for at, phase in ((0, "forward"), (0, "backward"), (1, "backward"))
+        for at, phase, often in ((0, "forward", 2), (0, "backward", again), (1, "backward", 2))
+        for _ in range(often)
     )
     found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
-    e = efficiencies("hopper")
-    slower = replace(
-        e, host_fsdp_forward_s=e.host_fsdp_forward_s + 1.0, host_fsdp_backward_s=e.host_fsdp_backward_s + 2.0
-    )
-    own, longer = (estimate_op_list(found, cluster_for(found), one).step_time_s for one in (e, slower))
-    assert longer - own == pytest.approx(3.0)
+    e = replace(efficiencies("hopper"), **{name: 0.0 for name in NAMES if name.startswith("host_")})
+    e = replace(e, host_fsdp_forward_s=1.0, host_fsdp_backward_s=2.0, host_fsdp_kept_factor=0.5)
+    times = times_of(recorded(found, cluster_for(found), e, interval=False), e, interval=False)
+    assert times.host[0].sum() == pytest.approx(2 * 1.0 + 2 * 2.0 * share)
 
 
 def test_an_optimizer_of_dtensors_has_each_layout_worked_out_anew_for_its_step_size():

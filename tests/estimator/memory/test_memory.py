@@ -318,6 +318,18 @@ def test_the_peak_is_that_of_the_fullest_moment():
     assert len(totals) == 7
 
 
+@pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3", "fsdp"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_one_rank_alone_has_the_gradients_of_its_tables_whole_whatever_it_shards(sharding, tied):
+    for batches in (1, 4):
+        peaks = {
+            one: memory({**LLAMA, "tied_embedding": tied}, plan={"sharding": one}, seq_len=8, optimizer="sgd",
+                        global_batch=batches).peak_bytes
+            for one in ("ddp", sharding)
+        }  # fmt: skip
+        assert peaks[sharding] == peaks["ddp"], batches
+
+
 def with_a_way_to_the_host(**rest) -> MemoryOfStage:
     data = document(LLAMA, **rest)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import EXCHANGE_LAUNCHES, P2P_LAUNCHES, SENT_AFTER_OPS
+from estimator.cost.host import EXCHANGE_LAUNCHES, P2P_LAUNCHES, SENT_AFTER_OPS, SUMMED_LAUNCHES, SUMS_OF_ADAM
 from estimator.cost.price import price
 from estimator.estimate.report import Collective, collectives_of, phases_and_breakdown
 from estimator.memory.stage_layout import StageKind
@@ -140,6 +140,33 @@ def test_the_host_sums_gradients_beside_backward_in_buckets_and_after_it_all_at_
     assert sent("bucketed") == pytest.approx((EXCHANGE_LAUNCHES, 0.0))
     for mode, exchanges, plan in (("flat", 1, {}), ("naive", tensors, {}), ("bucketed", 1, {"overlap": False})):
         assert sent(mode, **plan) == pytest.approx((0.0, exchanges * EXCHANGE_LAUNCHES), rel=1e-3), mode
+
+
+@pytest.mark.parametrize("kernel", ["default", "for-loop"])
+def test_gradients_of_norms_on_split_sequences_are_summed_however_the_optimizer_runs(kernel):
+    e = flawless(host_launch_s=1.0)
+    found = {
+        dp: run(plan={"tp": 2, "dp": dp, "sequence_parallel": True}, e=e, optimizer_kernel=kernel, global_batch=dp)
+        for dp in (1, 2)
+    }
+    norms = 2 * LLAMA["layers"]
+    alone, meets = (found[dp].wait_s["optimizer"] for dp in (1, 2))
+    # Launches of seconds: no lead that backward leaves is any of it.
+    assert alone == pytest.approx(norms * SUMS_OF_ADAM * SUMMED_LAUNCHES, rel=1e-3)
+    assert meets == pytest.approx(norms * SUMMED_LAUNCHES, rel=1e-3)
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
+def test_buckets_of_experts_that_no_other_rank_holds_are_not_sent(sharding):
+    e = flawless(host_launch_s=1.0)
+    for ep, buckets in ((1, 2), (2, 2), (4, 1)):  # of dense parameters, and of experts where two ranks hold each
+        plan = {"dp": 4, "ep": ep, "sharding": sharding}
+        one, none = (
+            built(scenario(MIXTRAL, plan={**plan, "overlap": overlap}, experts="grouped"), e)
+            for overlap in (True, False)
+        )
+        asked = one.passes[0].part.host_backward_s - none.passes[0].part.host_backward_s
+        assert asked == pytest.approx(buckets * EXCHANGE_LAUNCHES), ep
 
 
 def test_the_device_waits_where_the_host_sends_rows_to_other_ranks_experts():

@@ -74,7 +74,8 @@ def text(made: Calibration, out: Path | None = None) -> str:
             f"{one.low:.4g} to {one.high:.4g}",
             # a single point is met by what is taken from it
             f"{made.residuals_frac[constant]:.1%}" if made.points[constant] > 1 else "",
-            str(made.points[constant]),
+            str(made.points[constant]) if made.points[constant] else "scaled",
+            one.unit,
         ]
         for constant, one in made.ranges.items()
     ]
@@ -82,7 +83,7 @@ def text(made: Calibration, out: Path | None = None) -> str:
     for left, why in made.left_out.items():
         lines += wrapped(f"nothing taken from {left}: {why}", hanging=2)
     lines.append("")
-    lines.append(table(["constant", "value", "range", "residual", "points"], rows))
+    lines.append(table(["constant", "value", "range", "residual", "points", "unit"], rows))
     lines += [f"  {name}: rates fitted to products" for name in made.tables]
     if made.errors:
         lines += ["", "median error of points held back, before and after:"]

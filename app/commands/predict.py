@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -106,6 +107,7 @@ def predict(
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_calibrations(calibration)
     known = _known(results)
+    stood = known.keys() & {entry.name for entry in entries}
     asked = " ".join(sorted((*plan, *split)))
     found: list[Prediction] = []
     refused: list[Problem] = []
@@ -131,6 +133,10 @@ def predict(
         print_json([_flat(one) for one in compared])
     else:
         print("\n".join(_lines(compared)))
+    if calibration and stood:
+        many = counted(len(stood), "prediction")
+        kept = f"headroom: {many} in {results}/{PREDICTIONS_FILE} stood before and stay as they were"
+        print(f"{kept}: --calibration is of the others alone. Name other --results to predict anew.", file=sys.stderr)
     if refused:
         raise InputProblems(refused)  # the others stand
     return 0

@@ -16,7 +16,7 @@ from estimator.calibration.fit import (
     ratio_logs,
     split,
 )
-from estimator.calibration.host import PACES, host_ranges
+from estimator.calibration.host import PACES, host_ranges, pace_of
 from estimator.calibration.points import GROUPS, Point, points_of, points_of_profile
 from estimator.cost.calibration import about
 from estimator.cost.efficiency import SCHEMA_VERSION, Efficiencies, Range, Tiles, efficiencies, from_ranges
@@ -186,9 +186,8 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
     device = str(sources[0].measurement.device.get("name", key))
-    made = from_ranges(
-        title, ranges, tables, base, device=chip.name, about=about(device, host, len(ranges) + len(tables), base.name)
-    )
+    measured = sum(count > 0 for count in counts.values()) + len(tables)
+    made = from_ranges(title, ranges, tables, base, device=chip.name, about=about(device, host, measured, base.name))
     return Calibration(
         name=title, base=chip.efficiency, device=device, host=host,
         made_from=made_from, efficiencies=made, ranges=ranges, tables=tables, residuals_frac=residuals, points=counts,
@@ -274,7 +273,7 @@ def _holds_something(source: Source) -> bool:
 
 def _gives(source: Source) -> bool:
     """Whether a calibration takes anything from a source: what it is fitted to, or how fast the host was."""
-    return _holds_something(source) or any(row.get(pace) for row in source.measurement.rows for pace in PACES)
+    return _holds_something(source) or any(pace_of([source.measurement], pace) for pace in PACES)
 
 
 def _nothing(sources: Sequence[Source], undetermined: Sequence[Undetermined] = ()) -> InputProblems:

@@ -222,7 +222,7 @@ def _sharing(measurement: Measurement, power: float) -> float:
 
 
 def _paces(measurement: Measurement, column: str) -> list[float]:
-    return [float(row[column]) for row in measurement.rows if row.get(column)]
+    return [float(row[column]) for row in measurement.rows if row.get("ladder") and row.get(column)]
 
 
 def _mean_pace(measurement: Measurement, column: str) -> float:
@@ -324,4 +324,4 @@ def _new_products(rows: Sequence[Row]) -> list[float]:
 def _scaled(own: Range, slower: float, what: str) -> Fitted:
     source = f"{own.source}; {slower:.2f} times as long here, as {what} is"
     made = Range(value=own.value * slower, low=own.low * slower, high=own.high * slower, unit=own.unit, source=source)
-    return Fitted(range=made, points=1, residual_frac=max(own.high / own.value - 1, 0.0) if own.value else 0.0)
+    return Fitted(range=made, points=0, residual_frac=max(own.high / own.value - 1, 0.0) if own.value else 0.0)

@@ -33,6 +33,8 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
         remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
+        if isinstance(document, Mapping) and "rows" in document:
+            remedy = "It is a measurement: give it to `headroom calibrate`, and what that writes here."
         raise InputProblems([Problem(field=name, message="has no object 'ranges'", remedy=remedy)])
     problems = unknown_keys("", document, KEYS)
     if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
@@ -72,9 +74,11 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     if problems:
         raise InputProblems(problems)
     device, host = str(document.get("device", "")), str(document.get("host", ""))
+    # What was not probed was scaled, and rests on no point.
+    measured = sum(given_ranges[key].get("points", 1) != 0 for key in ranges)
     return from_ranges(
         str(document.get("name", name)), ranges, tables, efficiencies(base), device=chip_named(device),
-        about=about(device, host, len(ranges) + len(tables), str(base)),
+        about=about(device, host, measured + len(tables), str(base)),
     )  # fmt: skip
 
 

@@ -261,10 +261,12 @@ def bucketed_s(
 ) -> Number:  # fmt: skip
     """Host time of a backward whose hooks send gradients in buckets (DDP, ZeRO-1 and 2), beside what makes them.
 
+    Of the runners' hooks, which are Python; PyTorch's own DDP has its reducer below it.
+
     ZeRO-2 does so in every micro-batch, the others in the last, of whose time each has its share. Autograd records
     none. ``sent``: the buckets that other ranks have a part in, if not all; the others are laid out and divided alone.
     """
-    if sharding not in ("ddp", "zero1", "zero2") or not training.traits.dtensor:
+    if sharding not in ("ddp", "zero1", "zero2") or not training.traits.measurable:
         return 0.0
     op_s = _unrecorded_op_s(e)
     if sharding == "ddp":
@@ -277,7 +279,7 @@ def bucketed_s(
 
 def gathered_buckets_s(training: Training, sharding: str, ranks: Number, buckets: Number, e: Efficiencies) -> Number:
     """Host time of gathering updated parameters bucket by bucket (ZeRO-1 and 2)."""
-    if sharding not in ("zero1", "zero2") or not training.traits.dtensor:
+    if sharding not in ("zero1", "zero2") or not training.traits.measurable:
         return 0.0
     found = buckets * GATHERED_BUCKET_OPS * _unrecorded_op_s(e) + exchanges_s(training, ranks, buckets, e)
     return where(ranks > 1, found, 0.0)

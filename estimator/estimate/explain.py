@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Calibrated, Efficiencies, passed_over, probes_host
-from estimator.cost.host import HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_rank
+from estimator.cost.host import BIAS_PRODUCTS, HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_rank
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
@@ -80,7 +80,7 @@ def limits(
     shown = SHOWN_CATEGORIES[name]
     # what the host takes to launch and what the device waits for it are two figures: each says which it is
     waits_s = breakdown_s[name] if launched.seconds and name == Category.HOST else 0.0
-    waits = f" to launch it, and the chip waits {seconds(waits_s)} of that" if waits_s else ""
+    waits = f" to launch its micro-batches, and in all the chip waits {seconds(waits_s)} for it" if waits_s else ""
     sentence = (
         f"{shown.label.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}){waits}. {shown.binds}"
     )
@@ -278,6 +278,9 @@ def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: flo
     if scenario.model.qk_norm:
         both_s = product_s * sum(HEAD_NORM_PRODUCTS.values())
         norms += f", and {seconds(both_s)} for each norm of queries or keys, forward and backward"
+    model = scenario.model
+    some = model.bias or model.qkv_bias or model.output_bias or model.ffn_bias
+    biased = f" (where it has a bias {BIAS_PRODUCTS:.0%} more)" if some else ""
     mean = " on the mean host" if slower > 1.0 else ""
     again = "" if plan.recompute == "none" else ", and once more where they are recomputed"
     ways = "a larger micro-batch pays it less often, Megatron's layers do without it"
@@ -286,8 +289,8 @@ def _dispatch(scenario: Scenario, e: Efficiencies, products: float, split_s: flo
     return [
         f"Of that, {seconds(slower * split_s)} are DTensor's dispatch, which finds the layout of every split tensor in"
         " Python:"
-        f" {seconds(product_s)}{mean} for each of a micro-batch's {products:,.0f} products in forward and again in"
-        f" backward{again}{norms}. The rest launches kernels. A way around it: {ways}."
+        f" {seconds(product_s)}{mean} for each of a micro-batch's {products:,.0f} products{biased} in forward and again"
+        f" in backward{again}{norms}. The rest launches kernels. A way around it: {ways}."
     ]
 
 

@@ -184,9 +184,6 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     gathered_s = sum((line.exposed_s for line in data if line.message.kind == "all-gather"), start=0.0)
     walk = walk + maximum(0.0, gathering_s - updated_s - gathered_s)
     part = one.part
-    # The start of a step is in what its first micro-batch waits for the host, beside gaps at launches.
-    gap_s = e.kernel_gap_s * part.launches_forward
-    late_s, _ = phase_wait_s(part.forward_s + part.inline_forward_s + gap_s, part.host_forward_s, 0.0)
     return Step(
         critical_stage=index,
         one=one,
@@ -202,11 +199,26 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         sends_s=bubble.send_s,
         tied_s=_tied_s(setting, e),
         bubble_s=bubble.idle_s,
-        wait_start_s=between_steps_s(setting.training, late_s, e),
+        wait_start_s=_start_s(setting, passes, one, e),
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
         wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + gaps,
     )
+
+
+def _start_s(setting: Setting, passes: Sequence[Pass], one: Pass, e: Efficiencies) -> Number:
+    """What the start of a step takes beside the micro-batches of its slowest stage, whichever stage is through last.
+
+    It is in what a stage's first micro-batch waits for the host, beside gaps at launches.
+    """
+    found: Number = 0.0
+    for stage in passes:
+        part = stage.part
+        gap_s = e.kernel_gap_s * part.launches_forward
+        late_s, _ = phase_wait_s(part.forward_s + part.inline_forward_s + gap_s, part.host_forward_s, 0.0)
+        ahead_s = setting.micro_batches * (one.times.seconds - stage.times.seconds)
+        found = maximum(found, between_steps_s(setting.training, late_s, e) - ahead_s)
+    return found
 
 
 def once_per_step(setting: Setting, kind: StageKind) -> list[Op]:

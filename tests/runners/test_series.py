@@ -126,7 +126,9 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     (tmp_path / "calibration.json").write_text(json.dumps(numbers), encoding="utf-8")
     capsys.readouterr()
     predict(tmp_path / "list.json", 1, "h200-sxm", [tmp_path / "calibration.json"], tmp_path / "results", as_json=True)
-    compared = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert "stood before and stay as they were: --calibration is of the others alone" in printed.err
+    compared = json.loads(printed.out)
     assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
     for one in compared:
         assert one["time_error_frac"] == pytest.approx(one["step_time_s"] / one["measured"]["step_time_s"] - 1)

@@ -41,6 +41,13 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
         steps.append(found["step_time_s"])
     assert steps[1] > 1.05 * steps[0], "launch-bound, on a host slower than most"
     assert "our H200" in found["assumptions"][0]
+    scaled = [name for name, one in document["ranges"].items() if not one["points"]]
+    assert "host_put_off_s" in scaled
+    assert "host_forward_s" not in scaled
+    own = len(document["ranges"]) - len(scaled)
+    assert f"{own} of their constants were measured" in found["assumptions"][0], "what was scaled was not measured"
+    assert run(["estimate", str(scenario), "--calibration", str(PROBES)]) == 2
+    assert "It is a measurement: give it to `headroom calibrate`" in capsys.readouterr().err
 
 
 def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
@@ -87,5 +94,8 @@ def test_the_same_probes_twice_are_refused_and_a_step_that_gives_nothing_is_name
     assert f"from {PROBES}, {again}\n" in said, "files of one name are told apart"
     assert "nothing taken from step.json: whole steps say nothing of single kernels" in said
     table = [line.split() for line in said.splitlines() if line.startswith("host_")]
-    residuals = {(line[-1] == "1", line[-2].endswith("%")) for line in table}
-    assert residuals == {(True, False), (False, True)}, "a single point has no residual"
+    # name, value, low "to" high, residual where there is one, points, unit
+    residuals = {(line[6] if line[5].endswith("%") else line[5], line[5].endswith("%")) for line in table}
+    assert residuals >= {("1", False), ("scaled", False)}
+    with_one = {points for points, has in residuals if has}
+    assert all(points.isdigit() and int(points) > 1 for points in with_one), "a single point has no residual"

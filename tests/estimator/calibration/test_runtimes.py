@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimator.calibration.calibrate import Source, calibrate
-from estimator.calibration.host import ranks_power
+from estimator.calibration.host import pace_of, ranks_power
 from estimator.calibration.runtimes import (
     DTENSOR_FACTOR,
     EXCHANGES,
@@ -148,3 +148,12 @@ def test_launches_that_ranks_timed_without_a_pace_are_brought_to_a_host_of_ones_
     rows = [{"ladder": "launch", "op": "op", "launch_s": 1e-5, "median_s": 1e-3, "status": "ok", "precision": "fp32"}]
     found = calibrate([Source(name="p", measurement=measured(rows, world_size=ranks))]).efficiencies
     assert shared_host(found, min(ranks, 8)).host_launch_s == pytest.approx(1e-5)
+
+
+def test_paces_count_that_stand_beside_probes_alone():
+    probes = [row("op", "", 1, 1e-3, host_pace_s=4e-6, host_backward_pace_s=5e-6)]
+    other = [{"kind": "all-reduce", "host_pace_s": 9e-6, "host_backward_pace_s": 9e-6}]
+    assert pace_of([measured(probes), measured(other)]) == 4e-6
+    made = calibrate([Source(name="p", measurement=measured(models({"plain": 1e-3, "fsdp": 2e-3}))),
+                      Source(name="x", measurement=measured(other))])  # fmt: skip
+    assert made.made_from == ("p",)

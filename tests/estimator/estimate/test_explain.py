@@ -217,7 +217,10 @@ def test_where_the_host_paces_it_is_what_binds_though_the_device_is_busy():
     assert max(found.breakdown_s, key=lambda name: found.breakdown_s[name]) == "elementwise"
     assert found.binds == "host"
     assert "Host takes" in found.limits
-    assert f"to launch it, and the chip waits {seconds(found.breakdown_s['host'])} of that" in found.limits
+    assert (
+        f"to launch its micro-batches, and in all the chip waits {seconds(found.breakdown_s['host'])} for it"
+        in found.limits
+    )
     assert "a faster chip or link gains little" in found.limits
     assert any(text.startswith("The host binds: ") for text in found.assumptions)
     link = catalog.link(catalog.chip("h100-sxm").link)

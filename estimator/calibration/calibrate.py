@@ -143,7 +143,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
             if rests[constant] < FEWEST:
                 undetermined.append(Undetermined(constant=constant, reason=_too_few(group, rests[constant], len(kept))))
             elif not better:
-                reason = f"fitted, {group} that were held back were met no better"
+                reason = f"a fit met what was held back of {group} no better"
                 undetermined.append(Undetermined(constant=constant, reason=reason))
             elif getattr(fitted, constant) == inherited.value and constant != CONSTANTS[group][0]:
                 reason = "the points are as well met without moving it"
@@ -224,7 +224,7 @@ def to_document(made: Calibration) -> dict[str, Any]:
 
 def _too_few(group: str, depend: int, points: int) -> str:
     if not points:
-        return f"no {group} were measured alone, longer than the host needs to launch them"
+        return f"nothing of {group} was measured alone, for longer than the host needs to launch it"
     return f"{counted(depend, 'point')} of {points} of {group} depend on it, and {FEWEST} must"
 
 

@@ -38,6 +38,9 @@ PACE_SPREAD = 0.15
 """Standard deviation of the logarithm of a host's mean pace from one turn of probes to the next (26 turns of two H200
 hosts, tests/reference/h200_drawn and h200_paced: 0.11 of one process, 0.16 of two)."""
 
+LEAST_OF_FAMILY = 0.1
+"""Of the family's number, what a runtime takes at least, whatever a difference of scattered rows says."""
+
 LIKELY = 1.28
 """Standard errors on either side of a value that hold eight of ten."""
 
@@ -125,15 +128,16 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
 
 def _of_runtime(name: str, told: Sequence[Told], e: Efficiencies, slower: float) -> Fitted:
     """What the probes tell of a runtime, held against the family's number at this host's speed."""
-    held = weighed([*told, of_family(name, e, slower)])
-    off = max(SPREAD_FRAC, LIKELY * held.error / held.value)
+    family = of_family(name, e, slower)
+    held = weighed([*told, family])
+    value = max(held.value, LEAST_OF_FAMILY * family.value)
+    off = max(SPREAD_FRAC, LIKELY * held.error / value)
     most = off if name == "host_dtensor_s" else COLD_FACTOR - 1
     said = ", ".join(f"{one.value * 1e6:.0f} ± {one.error * 1e6:.0f}" for one in told)
     source = (
         f"probes of {RUNTIMES[name]}: {said} µs; the family's at {slower:.2f} times its ops' time "
-        f"{of_family(name, e, slower).value * 1e6:.0f}"
+        f"{family.value * 1e6:.0f}"
     )
-    value = held.value
     made = Range(value=value, low=value / (1 + off), high=value * (1 + most), unit=e.ranges[name].unit, source=source)
     return Fitted(
         range=made,

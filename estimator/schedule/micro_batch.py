@@ -98,7 +98,8 @@ def part_of(
     again = split_products_s(training, ranks, work.products_again, e)
     norms_s: Number = 0.0
     summed_norms = work.head_norms
-    if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
+    # Where tensor parallel ranks gather or scatter, norms have a share of the sequence; a head gathers behind its own.
+    if any(message.axis == "tp" and message.kind in ("reduce-scatter", "all-gather") for message in messages):
         summed_norms = summed_norms + norm_tensors * work.norms
         for phase, launched in work.norm_launches.items():
             each = split_norms_s(training, ranks, norm_tensors * work.norms, launched, e)

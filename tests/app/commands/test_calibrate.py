@@ -20,7 +20,7 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "our H200, from launches.json" in said
     assert "host_forward_s" in said
-    assert "gemm_matrix_frac: no products were measured alone" in said
+    assert "gemm_matrix_frac: nothing of products was measured alone" in said
     document = json.loads(out.read_text())
     assert document["device"] == "NVIDIA H200"
     assert document["host"] == "Intel(R) Xeon(R) Processor, 64 cores"

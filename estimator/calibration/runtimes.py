@@ -65,14 +65,14 @@ class Told:
 def weighed(told: Sequence[Told]) -> Told:
     """The mean of what several say, each weighed by 1/σ²."""
     weights = [1.0 / one.error**2 for one in told]
-    value_s = math.fsum(weight * one.value for weight, one in zip(weights, told, strict=True)) / math.fsum(weights)
-    return Told(value=value_s, error=1.0 / math.sqrt(math.fsum(weights)))
+    value = math.fsum(weight * one.value for weight, one in zip(weights, told, strict=True)) / math.fsum(weights)
+    return Told(value=value, error=1.0 / math.sqrt(math.fsum(weights)))
 
 
 def of_family(name: str, e: Efficiencies, slower: float) -> Told:
     """The family's number on a host whose ops take ``slower`` times as long."""
-    value_s = getattr(e, name) * slower
-    return Told(value=value_s, error=FAMILY_SPREAD_FRAC * value_s)
+    value = getattr(e, name) * slower
+    return Told(value=value, error=FAMILY_SPREAD_FRAC * value)
 
 
 EXCHANGES = {

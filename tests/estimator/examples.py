@@ -82,6 +82,10 @@ def cluster(chips_per_node: int = 8, nodes: int = 1, **chip: Any) -> Cluster:
     )
 
 
+ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
+"""An op of the host for each kernel: no views."""
+
+
 def flawless(**changes: float) -> Efficiencies:
     """Return efficiencies of 1 and overheads of 0, but for what a test changes; waves and sums in line remain."""
     return replace(ideal(efficiencies("default")), lower_bound=False, **changes)

@@ -22,10 +22,9 @@ from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.training import Training
 from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
-from tests.estimator.examples import GPT, LLAMA, flawless, scenario
+from tests.estimator.examples import ALIKE, GPT, LLAMA, flawless, scenario
 
 E = flawless()
-ALIKE = {"host_forward_dispatches_per_kernel": 1.0, "host_backward_dispatches_per_kernel": 1.0}
 HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0, **ALIKE)
 EAGER = Training(seq_len=1, global_batch=1)
 WORK = Work(

@@ -21,7 +21,7 @@ from runners.options import ProgramOptions, options_of
 from runners.program_of import program_of
 from runners.reference.plans import plans
 from runners.refusals import refusals
-from runners.series import MOST_KERNELS, trimmed, without_what_was_left
+from runners.series import MOST_KERNELS, run, trimmed, without_what_was_left
 from runners.series_list import entries_of
 from tests.forks import run_ranks
 from tests.runners.examples import ROOT, scenario_json
@@ -177,6 +177,19 @@ def test_the_reference_series_is_legal_and_measurable(ranks):
             scenario = scenario_from_json(entry.scenario)
             options = options_of("step", entry.options)
             assert refusals(scenario, world_size=ranks, cuda=not small, options=options) == [], entry.name
+
+
+@pytest.mark.parametrize("entry", ["scenario", "program"])
+def test_a_step_that_a_series_did_not_come_to_profile_keeps_its_pace(entry, tmp_path, monkeypatch):
+    over = iter([False, True])
+    monkeypatch.setattr("runners.series._over", lambda ranks, end_s: next(over))
+    given = {"scenario": {"name": "one", "scenario": scenario_json(), "steps": 2}, "program": {**MADE, "name": "one"}}
+    assert run(entries_of([given[entry]]), tmp_path, "cpu", print) == 0
+    found = read_measurement(tmp_path / "one.json")
+    assert [warning.code for warning in found.warnings][-1:] == ["not_profiled"]
+    assert len(found.steps_s) == len(found.samples["host_paces_s"]) == 2
+    assert [len(paces) for paces in found.samples["host_backward_paces_by_rank_s"]] == [2]
+    assert ("program" in found.samples) == (entry == "program")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ FEWEST_READINGS = 4
 """Readings of the pace beside a row that say how fast the host was all the while; two say hardly anything."""
 
 PACES = ("host_pace_s", "host_backward_pace_s")
-"""Of the program's own thread and of autograd's, as rows of probes and calibrations call them."""
+PACES_BY_RANK = ("host_paces_by_rank_s", "host_backward_paces_by_rank_s")
+"""Of the program's own thread and of autograd's, as rows of probes (of ranks that meet, each rank's) and calibrations
+call them."""
 
 BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s",
         "host_dtensor_op_s", "host_dtensor_value_s", "host_put_off_s", "host_graph_forward_s",
@@ -265,8 +267,7 @@ def _of_runtimes(row: Row, pace_s: float, backward_pace_s: float, sharing: float
 
     Forward follows the program's thread, both passes the mean of both; of ranks that meet ``pace_of_ranks``.
     """
-    columns = [str(name).replace("_s", "s_by_rank_s") for name in PACES]
-    by_thread = [row.get(many) or [row.get(one)] for many, one in zip(columns, PACES, strict=True)]
+    by_thread = [row.get(many) or [row.get(one)] for many, one in zip(PACES_BY_RANK, PACES, strict=True)]
     known = all(all(ranks) for ranks in by_thread) and len({len(ranks) for ranks in by_thread}) == 1
     if row.get("pace_readings", 0) < FEWEST_READINGS or not known or not pace_s or not backward_pace_s:
         return {**row, "median_s": row["median_s"] / sharing}

@@ -77,10 +77,10 @@ def of_family(name: str, e: Efficiencies, slower: float) -> Told:
 
 EXCHANGES = {
     "fsdp": {"forward": 1.0, "forward-backward": 3.0, "step": 3.0},
-    "dtensor": {"forward": 2.0, "forward-backward": 7.0, "step": 7.0},
+    "dtensor": {"forward-backward": 7.0},
 }
 """Collectives of a block of the small model: parameters are gathered twice and gradients scattered; two sums forward,
-and of the gradients of what q, k, v, gate and up read."""
+and five of the gradients of what q, k, v, gate and up read."""
 ONE_BY_ONE = "optimizer for-loop"
 """AdamW tensor by tensor."""
 

@@ -157,9 +157,10 @@ def split_norms_s(training: Training, ranks: Number, norms: Number, launches: Nu
 
 
 SUMMED_LAUNCHES = 17.0
-"""Bare launches that summing one gradient over the ranks takes the host as long as, one after another in an optimizer:
-45 among the other ops of a step, of which as small a share stays in a row of them as of NCCL's own call (4.1 for 11;
-tests/reference/h200_ranks)."""
+"""Bare launches that summing one gradient over the ranks takes the host as long as, one after another in an optimizer.
+Measured are 45 among the other ops of a step (tests/reference/h200_ranks); that as small a share of them stays in a
+row as of NCCL's own call (4.1 of 11) is assumed. Updates of tensor parallel steps on two H200 hosts took 13 to 38 each
+longer than was priced without."""
 SUMS_OF_ADAM = 3.0
 """Ops of AdamW, over all tensors or one by one, that each sum a gradient which lies in parts on the ranks
 (CommDebugMode of torch 2.13)."""

@@ -15,6 +15,7 @@ from typing import Any
 from estimator.calibration.fit import Fitted
 from estimator.calibration.runtimes import PACED_SPREAD_FRAC, RUNTIMES, Told, of_family, told_by_probes, weighed
 from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.host import kernel_ops, kernel_s
 from estimator.cost.slowest_chip import pace_of_ranks, sharing_factor
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.units import counted
@@ -30,6 +31,22 @@ in a loop (FSDP2 steps of small layers on two H200 hosts: 1.3 to 2.4). What DTen
 
 TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
 """Ops that the small model of four blocks in fp32 dispatches, for probes made before they were counted."""
+
+PROBED_KERNELS = {"fp32": (34 / 70, 65 / 135), "bf16": (38 / 74, 69 / 139), "bf16-amp": (48 / 84, 85 / 155)}
+"""Of the ops that a block of the small model dispatches forward and backward, by precision, those that launch a kernel
+(dispatched, torch 2.11 and 2.13; ``_unsafe_view``, which is none, counts as one in probes' ``launches``)."""
+
+LAUNCH_SPREAD_FRAC = 0.1
+"""Standard deviation of a small model's seconds from one visit to the next, once brought to one pace (46 rows of three
+H200 hosts with five visits and more: 0.05 to 0.24, their median 0.105; as they were 0.18)."""
+
+PASS_SPREAD_FRAC = 0.05
+"""How far hosts differ in what a kernel takes backward over what it takes forward: what is left of 0.88 to 1.12 on five
+hosts with ten visits and more when their rows' own spread is taken off."""
+
+THREADS_SPREAD_FRAC = 0.3
+"""The same where paces were not noted, so that autograd's thread may have sat beside a busy neighbour and the program's
+not (an H200 host, three precisions: 1.5, 1.7 and 2.0)."""
 
 CHAIN_KERNELS = {"forward": 2.0, "backward": 3.0}
 """Kernels of a compiled chain for each of its products: product and tanh; both gradients and tanh's."""
@@ -96,13 +113,21 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
             missing[name] = "no pace of the host was noted"
     launches = [float(row["launch_s"]) for row in rows if row["op"] == "op"]
     keep("host_launch_s", launches, "bare launches")
-    forward, backward = per_op_s(rows)
-    keep("host_forward_s", [one * e.host_forward_dispatches_per_kernel for one in forward], "small models' blocks")
-    keep("host_backward_s", [one * e.host_backward_dispatches_per_kernel for one in backward], "small models' blocks")
+    forward, backward = per_kernel_s(rows, e)
+    own = kernel_s("forward", e), kernel_s("backward", e)
+    by_thread = all(pace_of(measurements, name) for name in PACES)
+    ratio = own[1] / own[0] if own[0] else 1.0
+    for name, told, other, times in (
+        ("host_forward_s", forward, backward, 1.0 / ratio),
+        ("host_backward_s", backward, forward, ratio),
+    ):
+        ops = kernel_ops(name.split("_")[1], e)
+        known = _beside(told, other, times, PASS_SPREAD_FRAC if by_thread else THREADS_SPREAD_FRAC)
+        keep(name, [one * ops for one in known], "small models' blocks")
     chain = "compiled chains"
     keep("host_fused_forward_s", _chains(rows, "forward"), chain)
     keep("host_fused_backward_s", _chains(rows, "backward"), chain)
-    entered = _graphs(rows, forward + backward)
+    entered = _graphs(rows, [one.value for one in (*forward, *backward)])
     for name, seconds in zip(("host_graph_forward_s", "host_graph_backward_s"), entered, strict=True):
         keep(name, [seconds] if seconds > 0 else [], chain)
     tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
@@ -148,26 +173,54 @@ def _of_runtime(name: str, told: Sequence[Told], e: Efficiencies, slower: float)
     )
 
 
-def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """Host seconds of each dispatched op, forward and backward, one for each precision that was probed."""
+def per_kernel_s(rows: Sequence[Row], e: Efficiencies) -> tuple[list[Told], list[Told]]:
+    """Host seconds of an op that launches a kernel, forward and backward, as each precision that was probed tells them.
+
+    Views count as ``host_view_frac`` of one.
+    """
     forward, backward = [], []
-    for precision in sorted({str(row.get("precision")) for row in rows}):
+    for precision, shares in PROBED_KERNELS.items():
         of = [row for row in rows if row.get("precision") == precision and "layers" in row]
         first = _by("layers", [row for row in of if row["op"] == "model forward"])
         both = [row for row in of if row["op"] == "model forward and backward" and row["layers"] in first]
         # Forward is taken off at the pace that it had, what is left goes at the pace of autograd's thread.
         later = _by("layers", [{**row, "median_s": _backward_s(row, first[row["layers"]]["median_s"])} for row in both])
         layers = sorted(later)
+        # Kernels of an op that is dispatched, views counted as what they take of one
+        ahead, back = (share + e.host_view_frac * (1.0 - share) for share in shares)
         if len(layers) > 1 and all(_dispatches(one[n]) for one in (first, later) for n in layers):
-            few, many = layers[0], layers[-1]
-            forward.append(_slope(first[few], first[many]))
-            ops = [_dispatches(later[n]) - _dispatches(first[n]) for n in (few, many)]
-            backward.append((later[many]["median_s"] - later[few]["median_s"]) / (ops[1] - ops[0]))
+            ends = layers[0], layers[-1]
+            ops, whole = (_dispatches(of[ends[1]]) - _dispatches(of[ends[0]]) for of in (first, later))
+            forward.append(_more([first[n] for n in ends], ops * ahead))
+            backward.append(_more([later[n] for n in ends], (whole - ops) * back, [first[n] for n in ends]))
         elif layers == [4] and precision == "fp32":
             ops_forward, ops_both = TINY_DISPATCHES["model forward"], TINY_DISPATCHES["model forward and backward"]
-            forward.append(first[4]["median_s"] / ops_forward)
-            backward.append(later[4]["median_s"] / (ops_both - ops_forward))
-    return [one for one in forward if one > 0], [one for one in backward if one > 0]
+            forward.append(_more([first[4]], ops_forward * ahead))
+            backward.append(_more([later[4]], (ops_both - ops_forward) * back, [first[4]]))
+    return [one for one in forward if one.value > 0], [one for one in backward if one.value > 0]
+
+
+def _more(rows: Sequence[Row], kernels: float, before: Sequence[Row] = ()) -> Told:
+    """What the last row takes more than the one before it, if any, for each of so many kernels.
+
+    Its error is of all that was timed, what was taken off (``before``) with it.
+    """
+    seconds = rows[-1]["median_s"] - (rows[0]["median_s"] if len(rows) > 1 else 0.0)
+    timed = [(row["median_s"] + of["median_s"], row) for row, of in zip(rows, before, strict=True)] if before else []
+    timed += [(row["median_s"], row) for row in before or rows]
+    variance = math.fsum((timed_s * LAUNCH_SPREAD_FRAC) ** 2 / row["visits"] for timed_s, row in timed)
+    return Told(value=seconds / kernels, error=math.sqrt(variance) / kernels)
+
+
+def _beside(told: Sequence[Told], other: Sequence[Told], times: float, spread_frac: float) -> list[float]:
+    """A pass's seconds as its own rows tell them, and as the other pass's do, ``times`` as long but for a spread."""
+    if not told:
+        return []
+    known = list(told)
+    if other and times > 0.0:
+        one = weighed(other)
+        known.append(Told(value=one.value * times, error=times * math.hypot(one.error, spread_frac * one.value)))
+    return [weighed(known).value]
 
 
 def _by(column: str, rows: Sequence[Row]) -> dict[Any, Row]:
@@ -176,7 +229,7 @@ def _by(column: str, rows: Sequence[Row]) -> dict[Any, Row]:
     for row in rows:
         visits.setdefault(row[column], []).append(row)
     return {
-        value: {**alike[-1], "median_s": statistics.fmean(row["median_s"] for row in alike)}
+        value: {**alike[-1], "median_s": statistics.fmean(row["median_s"] for row in alike), "visits": len(alike)}
         for value, alike in visits.items()
     }
 

@@ -164,8 +164,11 @@ class Efficiencies:
     byte_j: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
+    host_view_frac: float
     host_step_s: float
-    host_start_s: float
+    host_start_kernels: float
+    host_pass_forward_kernels: float
+    host_pass_backward_kernels: float
     host_collective_s: float
     link_frac: float
     network_frac: float
@@ -332,6 +335,10 @@ OF_CHECKPOINTS = (
 """What running forward again in backward takes the host beside the ops."""
 
 
+OF_PASSES = ("host_start_kernels", "host_pass_forward_kernels", "host_pass_backward_kernels")
+"""What a step and its passes take the host beside the ops."""
+
+
 def ideal(e: Efficiencies) -> Efficiencies:
     """Return the datasheet's own efficiencies, a lower bound: shares 1, overheads 0, nothing but the roofs."""
     changed: dict[str, Any] = {name: getattr(e, name) for name in NAMES}
@@ -358,7 +365,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "mixed_elements_per_unit_cycle": 1e6,
         "looped_softmax_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,
-        **dict.fromkeys(OF_CHECKPOINTS, 0.0),
+        **dict.fromkeys((*OF_CHECKPOINTS, *OF_PASSES), 0.0),
         # The link bounds every copy
         "host_pageable_bytes_per_s": 1e12,
     }

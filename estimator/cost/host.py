@@ -44,14 +44,24 @@ def plain_eager(training: Training) -> bool:
 def launching_s(training: Training, phase: str, launches: Number, views: Number, e: Efficiencies) -> Number:
     """Host time of so many kernels and of ``views``, ops that launch nothing, in a pass.
 
-    Plain PyTorch goes through both alike: what ``launch_s`` says of a kernel is of it and of the views that a Llama has
-    beside each, in all as many ops as ``host_forward_dispatches_per_kernel`` (and ``_backward_``) says.
+    What ``launch_s`` says of a kernel of plain PyTorch is of it and of the views that a Llama has beside each, so that
+    one without takes ``launch_s / kernel_ops`` and a view ``host_view_frac`` of that.
     """
     each = launch_s(training, phase, e)
     if not plain_eager(training):
         return launches * each
+    return (launches + e.host_view_frac * views) * (each / kernel_ops(phase, e))
+
+
+def kernel_ops(phase: str, e: Efficiencies) -> float:
+    """A Llama's kernel with its views over one without: 1 + host_view_frac·(ops that are dispatched per kernel − 1)."""
     ops = e.host_forward_dispatches_per_kernel if phase == "forward" else e.host_backward_dispatches_per_kernel
-    return (launches + views) * (each / ops)
+    return 1.0 + e.host_view_frac * (ops - 1.0)
+
+
+def kernel_s(phase: str, e: Efficiencies) -> float:
+    """Host time of a kernel of plain PyTorch without the views beside it."""
+    return (e.host_forward_s if phase == "forward" else e.host_backward_s) / kernel_ops(phase, e)
 
 
 def plain_s(phase: str, kernels: Number, e: Efficiencies) -> Number:
@@ -85,7 +95,19 @@ def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Num
     """
     if training.traits.lower_bound:
         return 0.0
-    return e.host_step_s + (maximum(0.0, e.host_start_s - waits_s) if plain_eager(training) else 0.0)
+    started_s = e.host_start_kernels * kernel_s("forward", e)
+    return e.host_step_s + (maximum(0.0, started_s - waits_s) if plain_eager(training) else 0.0)
+
+
+def passing_s(training: Training, e: Efficiencies) -> Passes:
+    """Host time of forward to a loss, and of backward from it, beside all that they dispatch.
+
+    Calls of the program's own and contexts; autograd's engine, which wakes its thread and is waited for.
+    """
+    if not plain_eager(training):
+        return 0.0, 0.0
+    each_s = kernel_s("forward", e)
+    return e.host_pass_forward_kernels * each_s, e.host_pass_backward_kernels * each_s
 
 
 def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates
-from estimator.cost.slowest_chip import pace_of_ranks
+from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates, efficiencies
+from estimator.cost.host import slowest_of
 
 FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 """Paces over the calibrated one at which a step is predicted; between them it is read off straight lines."""
@@ -36,20 +36,22 @@ def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.
 
     ``samples``: of a result, seconds before each timed step, by rank, of the first alone in older ones; ``own_s``,
     ``backward_s``: of the program's thread and autograd's, calibrated, 0 where not noted. None where neither is known
-    on both sides. The mean, as a step passes through the speeds of its host, and either thread tells of them; over
-    ranks ``pace_of_ranks``.
+    on both sides. The mean over steps, as they pass through the speeds of their host, and of the threads, either of
+    which tells of them; of several ranks the one that is slowest at each moment, for which the others wait, over what
+    that one usually takes longer (``slowest_of``): a core beside a busy neighbour is no slower for a second one.
     """
     by_thread = []
     for thread, calibrated_s in (("host", own_s), ("host_backward", backward_s)):
         by_rank = samples.get(f"{thread}_paces_by_rank_s") or [samples.get(f"{thread}_paces_s") or []]
         if calibrated_s and all(by_rank):
-            by_thread.append([
-                statistics.fmean(min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces) for paces in by_rank
-            ])  # fmt: skip
+            by_thread.append([[min(pace_s / calibrated_s, MOST_SLOWER) for pace_s in paces] for paces in by_rank])
     if not by_thread:
         return None
-    ranks = [statistics.fmean(threads) for threads in zip(*by_thread, strict=True)]
-    return pace_of_ranks(ranks)
+    moments = [
+        max(statistics.fmean(threads) for threads in zip(*ranks, strict=True))
+        for ranks in zip(*(zip(*ranks, strict=False) for ranks in by_thread), strict=False)
+    ]
+    return statistics.fmean(moments) / float(slowest_of(len(by_thread[0]), efficiencies("default")))
 
 
 def over_paces(step_s: Callable[[Efficiencies], float], e: Efficiencies) -> Curve:

@@ -41,7 +41,8 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s",
              "host_graph_backward_s",
              "host_put_off_s", "host_new_product_s", "new_products_steps", "host_spread",
-             "host_step_s", "host_start_s", "host_collective_s"),
+             "host_step_s", "host_start_kernels", "host_pass_forward_kernels",
+             "host_pass_backward_kernels", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
                       "contention_megatron_frac",
                       "host_link_frac", "host_pageable_bytes_per_s", "host_memory_bytes_per_s"),
@@ -76,6 +77,7 @@ SHAPES = (
     "byte_j",
     "host_forward_dispatches_per_kernel",
     "host_backward_dispatches_per_kernel",
+    "host_view_frac",
 )
 """Efficiencies that bend a curve rather than move it; the interval leaves them as they are."""
 

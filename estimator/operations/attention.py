@@ -81,10 +81,13 @@ def visible_frac(d: RankSizes, window: int) -> Number:
     return reach - 0.5 * reach * reach
 
 
-FUSED_VIEWS = {"forward": 11.0, "backward": 14.0}
-"""Ops around fused attention that launch nothing: heads apart and turned, the causal mask's, and back."""
-EAGER_VIEWS = {"forward": 9.5, "backward": 6.25}
+FUSED_VIEWS = {"forward": 15.0, "backward": 14.0}
+"""Ops around fused attention that launch nothing: heads apart and turned, the causal mask's, and back; forward as many
+as choosing one of its kernels takes as long as, four (benchmarks/host_blocks.py: 60 µs, of 13 a view)."""
+EAGER_VIEWS = {"forward": 11.0, "backward": 6.25}
 """The same for each of eager attention's products, two forward and four backward: expanded, turned, flattened."""
+REPEATED_VIEWS = 6.0, 4.0
+"""The same around repeating the heads of keys and values, forward and backward (dispatched, of Llama 3 and Qwen3)."""
 NORM_VIEWS = 2.0, 8.0
 """The same around the norms of queries and keys together, forward and backward: in the shape of heads and back."""
 
@@ -265,7 +268,8 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
             through = 1 + 4 * (d.model.position == "rope") + 4 * d.model.qk_norm
             copies = replace(copies, strided=copies.strided + (TURNED - 1))
             back = replace(back, strided=back.strided + (TURNED - 1) * through)
-        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back)
+        around = REPEATED_VIEWS if d.model.kv != d.model.heads else (0.0, 0.0)
+        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back, views=around)
     else:
         ops += pair(
             "head copies", layer, d.tokens * d.core_width, KernelCost(launches=0, saved=merged), KernelCost(launches=0)

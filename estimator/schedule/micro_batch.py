@@ -293,11 +293,19 @@ class Pass:
 
 
 def stage_pass(
-    part: Part, e: Efficiencies, *, offload_s: Number = 0.0, in_a_row: Number = 1.0, added_s: Number = 0.0
+    part: Part,
+    e: Efficiencies,
+    *,
+    head: Part | None = None,
+    offload_s: Number = 0.0,
+    in_a_row: Number = 1.0,
+    added_s: Number = 0.0,
 ) -> Pass:
     """Put host and device of a stage side by side.
 
-    The device waits where the host launches more slowly than it works, and a gap at every launch. Of ``in_a_row``
+    The device waits where the host launches more slowly than it works, and a gap at every launch. ``head``: what of
+    ``part`` ends forward and begins backward, whose long kernels give the host a lead that blocks before it had not,
+    and those after it have. Of ``in_a_row``
     micro-batches, between which the host waits for nothing, all but the first begin with the lead that backward of the
     one before has left; waits are the mean of all. ``offload_s``: moving the kept activations to host memory (and back
     in backward) takes that long; what compute cannot hide shows. ``added_s``: device time of kernels in backward
@@ -306,15 +314,17 @@ def stage_pass(
     gap_forward = part.launches_forward * e.kernel_gap_s
     gap_backward = part.launches_backward * e.kernel_gap_s
     backward_s = part.input_s + part.weight_s
-    waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
+    head_forward, head_backward = _sides(head, e) if head else ((0.0, 0.0), (0.0, 0.0))
+    forward, backward = _sides(part, e)
+    waited, lead = _waits_s(_less(forward, head_forward), head_forward)
     # Behind a router the host has no lead: the device waits for the experts, whatever either did before. Only what the
     # host gained behind the last router is left for backward.
     read_s = part.sent_after_s + maximum(part.read_host_s - part.read_device_s, 0.0)
     late = maximum(waited, read_s)
     lead = lead / maximum(part.reads, 1.0)
-    device_s = backward_s + part.inline_backward_s + gap_backward
-    waits_s, _ = phase_wait_s(device_s, part.host_backward_s, lead)
-    waited, lead = phase_wait_s(device_s + added_s, part.host_backward_s, lead)
+    blocks = _less(backward, head_backward)
+    waits_s, _ = _waits_s(head_backward, blocks, lead)
+    waited, lead = _waits_s(head_backward, (blocks[0] + added_s, blocks[1]), lead)
     wait_backward = waited + gap_backward
     wait_forward = late + gap_forward - minimum(late - read_s, lead) * (in_a_row - 1.0) / in_a_row
     stays = isinstance(offload_s, float) and offload_s == 0.0
@@ -327,6 +337,28 @@ def stage_pass(
         transfer_forward_s=0.0 if stays else maximum(offload_s - part.forward_s - wait_forward, 0.0),
         transfer_backward_s=0.0 if stays else maximum(offload_s - backward_s - wait_backward, 0.0),
     )
+
+
+Sides = tuple[Number, Number]
+"""Seconds of the device, with its gaps and collectives in line, and of the host."""
+
+
+def _sides(part: Part, e: Efficiencies) -> tuple[Sides, Sides]:
+    """Both sides of a part's forward and backward."""
+    forward_s = part.forward_s + part.inline_forward_s + part.launches_forward * e.kernel_gap_s
+    backward_s = part.input_s + part.weight_s + part.inline_backward_s + part.launches_backward * e.kernel_gap_s
+    return (forward_s, part.host_forward_s), (backward_s, part.host_backward_s)
+
+
+def _less(whole: Sides, of: Sides) -> Sides:
+    return whole[0] - of[0], whole[1] - of[1]
+
+
+def _waits_s(first: Sides, then: Sides, lead_s: Number = 0.0) -> tuple[Number, Number]:
+    """What the device waits for the host in two pieces, one after the other, and the host's lead behind them."""
+    waited, lead_s = phase_wait_s(*first, lead_s)
+    further, lead_s = phase_wait_s(*then, lead_s)
+    return waited + further, lead_s
 
 
 def _share(part: Number, whole: Number) -> Number:

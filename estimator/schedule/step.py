@@ -22,6 +22,7 @@ from estimator.cost.host import (
     launching_s,
     one_by_one_s,
     p2p_batch_s,
+    passing_s,
     phase_wait_s,
     plain_eager,
     put_off_products_s,
@@ -282,6 +283,9 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(own)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
+    if kind.head:
+        passing = passing_s(setting.training, e)
+        forward_s, backward_s = forward_s + passing[0], backward_s + passing[1]
     if _sends_beside_backward(setting):
         backward_s = backward_s + _sending_s(setting, kind, e, setting.micro_batches)
     adding = _accumulation(setting, kind)
@@ -307,7 +311,14 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         sent_after_s=slowest * part.sent_after_s,
     )
     in_a_row = micro_batches_in_a_row(setting)
-    found = stage_pass(part, e, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)
+    head = None
+    if kind.head:
+        head = replace(
+            parts.head,
+            host_forward_s=slowest * parts.head.host_forward_s,
+            host_backward_s=slowest * parts.head.host_backward_s,
+        )
+    found = stage_pass(part, e, head=head, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)
     return replace(found, adding_s=adding_s)
 
 

@@ -248,7 +248,7 @@ def test_what_goes_backward_is_taken_at_the_pace_of_autograds_thread_and_visits_
                 rows.append({**here, "op": "model forward and backward", "median_s": both, "dispatches": layers * 300})
         return rows
 
-    quiet = calibrate([of(probed([(1.0, 1.0)]))]).ranges
+    quiet = calibrate([of(probed(3 * [(1.0, 1.0)]))]).ranges
     mixed = calibrate([of(probed([(1.0, 2.0), (3.0, 1.0), (2.0, 3.0)]))]).ranges
     assert quiet["host_forward_s"].value / mixed["host_forward_s"].value == pytest.approx(1 / 2)
     assert quiet["host_backward_s"].value / mixed["host_backward_s"].value == pytest.approx(1 / 2)

@@ -72,7 +72,8 @@ def test_a_forward_alone_is_not_recorded_and_takes_its_host_less():
     frac = efficiencies_for(chip("h200-sxm"), None).host_unrecorded_frac
     assert forward / whole == pytest.approx(frac, rel=0.01), "the host binds, but for the start of a step"
     on_device = {**STEP, "seq_len": 1024, "precision": "fp32"}
-    assert grid_row({**on_device, "mode": "forward"}, place())["forward_s"] == grid_row(on_device, place())["forward_s"]
+    alone, first = (grid_row({**on_device, **mode}, place())["forward_s"] for mode in ({"mode": "forward"}, {}))
+    assert 0.99 * first < alone < first, "it begins a little sooner"
 
 
 def test_a_graph_waits_for_no_host_and_kernels_of_the_optimizer_are_its_own():

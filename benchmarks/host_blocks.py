@@ -168,8 +168,9 @@ def told(path: Path) -> None:
         around = [(one["around_s"] - own * (one["around"][0] + view * one["around"][1])) / own
                   for one, own in zip(of, unit, strict=True)]  # fmt: skip
         low, middle, high = statistics.quantiles(around, n=20)[0], statistics.median(around), max(around)
+        spread, alike = np.std(np.log(unit)), np.std(np.log(seconds / ops.sum(1)))
         print(f"{name}: a kernel {kernel * 1e6:.1f} µs, a view {each / kernel:.2f} of it; with views at {view:g} "
-              f"blocks differ by {np.std(np.log(unit)):.3f}, with all alike by {np.std(np.log(seconds / ops.sum(1))):.3f}; "
+              f"blocks differ by {spread:.3f}, with all alike by {alike:.3f}; "
               f"beside its ops {middle:.0f} kernels ({low:.0f} to {high:.0f})")  # fmt: skip
     print(f"backward over forward: {np.median(units['backward'] / units['forward']):.2f}")
 

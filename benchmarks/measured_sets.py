@@ -52,16 +52,18 @@ _OF_THIRD = {
     for what, (steps, probes) in _THIRD.items()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 }
-DRAWN = REFERENCE / "h200_drawn"
+DRAWN, DRAWN_H100 = REFERENCE / "h200_drawn", REFERENCE / "h100_drawn"
 _DRAWN_PROBES = {
     "one GPU": ("1", ["one"]), "two GPUs": ("2", ["one", "two"]), "four GPUs": ("4", ["one", "two", "four"])
 }  # fmt: skip
 _DRAWN = {
-    f"h200 steps drawn{again}, {what}{by}": [
+    f"{series}, {what}{by}": [
         folder / ranks / "steps",
         *(sorted(path for tag in tags for path in folder.glob(f"probes-{tag}-*")) if by else []),
     ]
-    for again, folder in (("", DRAWN), (" again", DRAWN / "second"))
+    for series, folder in (
+        ("h200 steps drawn", DRAWN), ("h200 steps drawn again", DRAWN / "second"), ("h100 steps drawn", DRAWN_H100)
+    )
     for what, (ranks, tags) in _DRAWN_PROBES.items()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 } | {

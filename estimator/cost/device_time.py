@@ -58,6 +58,7 @@ class Work:
     priced: tuple[Priced, ...]
     products_again: Number = 0.0
     regions: Number = 0.0
+    packed: Number = 0.0
     norms: Number = 0.0
     head_norms: Number = 0.0
     head_norms_again: Number = 0.0
@@ -77,6 +78,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     products: Number = 0.0
     again: Number = 0.0
     regions: Number = 0.0
+    packed: Number = 0.0
     norm_ops: Number = 0.0
     head_norms: Number = 0.0
     head_norms_again: Number = 0.0
@@ -107,6 +109,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         launched = "recomputed" if op.recomputed else direction
         launches[launched] += op.launches * op.count
         regions += op.regions
+        packed += op.packed * op.count
         views[launched] += op.views * op.count
         plain[launched] += op.plain * op.count
         if not isinstance(op.alike, float) or op.alike:
@@ -116,7 +119,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             expert_calls += (op.launches + op.views) * op.count
             experts[component] += one.seconds * op.count
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
-                products_again=again, regions=regions, norms=norm_ops, head_norms=head_norms,
+                products_again=again, regions=regions, packed=packed, norms=norm_ops, head_norms=head_norms,
                 head_norms_again=head_norms_again, biased=biased, views=views, plain=plain,
                 new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 

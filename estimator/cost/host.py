@@ -69,13 +69,15 @@ def plain_s(phase: str, kernels: Number, e: Efficiencies) -> Number:
     return kernels * (e.host_forward_s if phase == "forward" else e.host_backward_s)
 
 
-def running_again_s(training: Training, regions: Number, launches: Number, views: Number, e: Efficiencies) -> Passes:
+def running_again_s(
+    training: Training, regions: Number, packed: Number, launches: Number, views: Number, e: Efficiencies
+) -> Passes:
     """Host time of forward and backward that checkpointing takes, beside the ops that backward runs again.
 
-    ``regions`` are entered, and their random state kept and put back; Python packs what each of their ops saves, and
-    backward packs and unpacks it again (torch/utils/checkpoint.py, not reentrant). ``launches``: kernels run again,
-    ``views``: ops that launch nothing among them. A reentrant region packs nothing, and forward goes through it without
-    recording, in ``host_unrecorded_frac`` of ``launching_s``.
+    ``regions`` are entered, and their random state kept and put back; Python packs each of the ``packed`` tensors that
+    autograd saves there, and backward packs and unpacks it again (torch/utils/checkpoint.py, not reentrant).
+    ``launches``: kernels run again, ``views``: ops that launch nothing among them. A reentrant region packs nothing,
+    and forward goes through it without recording, in ``host_unrecorded_frac`` of ``launching_s``.
     """
     if not plain_eager(training):
         return 0.0, 0.0
@@ -83,8 +85,8 @@ def running_again_s(training: Training, regions: Number, launches: Number, views
     if training.traits.checkpoints_reentrantly:
         recording_s = launching_s(training, "forward", launches, views, e) * (1.0 - e.host_unrecorded_frac)
         return regions * e.host_region_ops * op_s - recording_s, regions * e.host_region_backward_ops * op_s
-    forward = regions * e.host_region_ops + launches * e.host_packed_ops
-    backward = regions * e.host_region_backward_ops + launches * e.host_packed_backward_ops
+    forward = regions * e.host_region_ops + packed * e.host_packed_ops
+    backward = regions * e.host_region_backward_ops + packed * e.host_packed_backward_ops
     return forward * op_s, backward * op_s
 
 

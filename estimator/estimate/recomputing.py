@@ -34,7 +34,7 @@ def recomputing(scenario: Scenario, rank: Rank, kind: StageKind, e: Efficiencies
         launches += often * float(own + plain)
         again_s += often * float(launching_s(training, "forward", own, views, e) + plain_s("forward", plain, e))
         regions += often * float(work.regions)
-        regions_s += often * float(sum(running_again_s(training, work.regions, own, views, e)))
+        regions_s += often * float(sum(running_again_s(training, work.regions, work.packed, own, views, e)))
     return Recomputing(launches=launches, launching_s=slower * again_s, regions=regions, regions_s=slower * regions_s)
 
 

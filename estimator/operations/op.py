@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from estimator.scenario.arrays import maximum
 from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
@@ -74,7 +76,8 @@ class Op:
     around it that the host goes through and that launch nothing, counted on the runners' models. ``plain``: kernels of
     plain PyTorch beside its own, too small to take the device long. ``alike``: how many
     products of a micro-batch have its shape, on all stages, whose rows a router chooses anew each time; else 0.
-    ``regions``: checkpointed pieces of the network that begin with it.
+    ``regions``: checkpointed pieces of the network that begin with it; ``packed``: tensors that their hooks keep for
+    one execution of an op that runs again, or for ops of theirs that do not.
     ``tails``: how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
     streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
     a CPU's cache they are found there.
@@ -109,6 +112,7 @@ class Op:
     plain: Number = 0.0
     alike: Number = 0.0
     regions: Number = 0.0
+    packed: Number = 0.0
     saved_bytes: Number = 0.0
     precision: str = ""
     fetched: int = WHOLE
@@ -201,6 +205,7 @@ def kernels(
     launches: Number = 1.0,
     views: Number = 0.0,
     regions: Number = 0.0,
+    packed: Number = 0.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
     flops_per_element: float = 0.0,
@@ -240,6 +245,7 @@ def kernels(
         launches=launches,
         views=views,
         regions=regions,
+        packed=packed,
         saved_bytes=saved_bytes,
         weight=weight,
         batch=times,
@@ -259,9 +265,38 @@ def piece_of(name: str) -> str:
     return name.partition(": ")[0]
 
 
+PACKED = {
+    "rotary positions": 4.0, "activation: product": 2.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
+    "head copies": 0.0, "attention residual": 0.0, "ffn residual": 0.0, "q, k casts": 0.0, "q, k norm": 12.0,
+}  # fmt: skip
+"""Tensors that autograd keeps of an op, by its name, whatever the precision: of positions cosines and sines of q and k,
+of a product both factors; sums, casts, copies and factors that are numbers keep none."""
+OF_LAYER_NORM, OF_NORM_IN_PIECES, OF_ACTIVATION_IN_PIECES = 5.0, 6.0, 3.0
+"""The same of a layer norm (input, mean, deviation, weight, bias), of a norm in pieces, and of an activation in pieces
+(GPT-2's GELU without its tanh)."""
+OF_CORE, OF_PRODUCT = 5.0, 2.0
+"""The same of a fused core (q, k, v, output, sums), and of a product."""
+
+
+def packed_tensors(op: Op) -> Number:
+    """Tensors that autograd keeps of one execution of a forward op (counted by hooks on the runners' blocks).
+
+    Of ops that were not counted as many as their kernels.
+    """
+    if op.kind in ("attention", "gemm"):
+        return op.launches * (OF_CORE if op.kind == "attention" else OF_PRODUCT)
+    if op.name in PACKED:
+        return PACKED[op.name]
+    if "norm" in op.name:
+        return OF_LAYER_NORM if np.all(op.launches == 1.0) else OF_NORM_IN_PIECES
+    if op.name == "activation":
+        return 1.0 if np.all(op.launches == 1.0) else OF_ACTIVATION_IN_PIECES
+    return 0.0 if op.name.endswith("cast") else op.launches
+
+
 def again(op: Op, count: Number | None = None) -> Op:
     """Return a forward op as it runs once more, or so often, in backward under recomputation; it keeps nothing."""
-    changes = {"phase": "backward", "recomputed": True, "saved_bytes": 0.0}
+    changes = {"phase": "backward", "recomputed": True, "saved_bytes": 0.0, "packed": packed_tensors(op)}
     return _changed(op, changes if count is None else {**changes, "count": count})
 
 

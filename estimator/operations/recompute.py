@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from estimator.operations import attention
-from estimator.operations.op import Op, again, kernels, piece_of, unsaved
+from estimator.operations.op import Op, again, kernels, packed_tensors, piece_of, unsaved
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import where
 from estimator.scenario.breakdown import Category
@@ -36,10 +36,12 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     backward = [op for op in ops if op.phase == "backward"]
     if d.recompute == "full":
         elements = d.stream_tokens * d.hidden
-        kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
-                       regions=1.0 / d.recompute_every, saved_bytes=elements * d.widths.residual)  # fmt: skip
         end = _not_redone(d, _block_end(d, experts))
-        redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and piece_of(op.name) not in end]
+        inside = [op for op in forward if not op.name.endswith(WEIGHT_COPIES)]
+        redone = [op for op in inside if piece_of(op.name) not in end]
+        kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
+                       regions=1.0 / d.recompute_every, packed=_packed(inside) - _packed(redone),
+                       saved_bytes=elements * d.widths.residual)  # fmt: skip
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
     if d.training.traits.keeps_products:
         return _by_op(d, forward, backward, layer, experts=experts)
@@ -50,12 +52,17 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, and the core casts what comes of them.
         kept_bytes = kept_bytes + d.tokens * (d.query_width + d.key_width) * (4.0 - d.widths.compute)
-    kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, regions=1.0,
-                   saved_bytes=kept_bytes)  # fmt: skip
     end = _not_redone(d, CORE_END)
-    inside = [op for op in forward if piece_of(op.name) in CORE_OPS and op.name not in end]
+    inside = [op for op in forward if piece_of(op.name) in CORE_OPS]
+    redone = [op for op in inside if op.name not in end]
+    kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, regions=1.0,
+                   packed=_packed(inside) - _packed(redone), saved_bytes=kept_bytes)  # fmt: skip
     outside = [op if piece_of(op.name) not in CORE_OPS else unsaved(op) for op in forward]
-    return [kept, *outside, *map(again, inside), *backward]
+    return [kept, *outside, *map(again, redone), *backward]
+
+
+def _packed(ops: list[Op]) -> Number:
+    return sum((packed_tensors(op) * op.count for op in ops), start=0.0)
 
 
 def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, experts: bool) -> list[Op]:

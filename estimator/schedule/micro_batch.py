@@ -116,7 +116,7 @@ def part_of(
     for phase, ops in SENT_OPS.items():
         host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
     redone = launches["recomputed"], views.get("recomputed", 0.0)
-    for phase, more_s in zip(host, running_again_s(training, work.regions, *redone, e), strict=True):
+    for phase, more_s in zip(host, running_again_s(training, work.regions, work.packed, *redone, e), strict=True):
         host[phase] += more_s
     reads = _reads(work, messages, training)
     return Part(

@@ -321,10 +321,10 @@ def test_a_checkpointed_region_keeps_the_host_beside_the_ops_that_run_again():
     regions = {"host_region_ops": 30.0, "host_region_backward_ops": 40.0, "host_packed_ops": 1.0,
                "host_packed_backward_ops": 3.0}  # fmt: skip
     host, plain = replace(HOST, **regions), replace(HOST, **dict.fromkeys(regions, 0.0))
-    work = replace(WORK, regions=0.5)
+    work = replace(WORK, regions=0.5, packed=7.0)
     more, none = part_of(work, [], EAGER, host), part_of(work, [], EAGER, plain)
-    assert more.host_forward_s - none.host_forward_s == 0.5 * 30 + 2 * 1
-    assert more.host_backward_s - none.host_backward_s == 0.5 * 40 + 2 * 3
+    assert more.host_forward_s - none.host_forward_s == 0.5 * 30 + 7 * 1
+    assert more.host_backward_s - none.host_backward_s == 0.5 * 40 + 7 * 3
     for other in (replace(EAGER, framework="megatron"), replace(EAGER, framework="pytorch-compile")):
         assert part_of(work, [], other, host) == part_of(work, [], other, plain), "they have their own"
 

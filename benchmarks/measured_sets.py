@@ -195,7 +195,8 @@ def cases(paths: Sequence[Path], *, at_its_pace: bool = False) -> list[Case]:
                     scenario = scenario_from_json(scenario_run(run))
                     if not scenario_problems(scenario):
                         e = _at_its_pace(calibrated, run) if at_its_pace else calibrated
-                        found.append(Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=e))
+                        if e is not None or not at_its_pace:
+                            found.append(Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=e))
         else:
             table = read_measurement(path)
             place = TableDevice(chip="h200-sxm", ranks=max(1, table.world_size))
@@ -221,11 +222,12 @@ def calibration_of(paths: Sequence[Path]) -> Efficiencies | None:
 
 
 def _at_its_pace(calibrated: Efficiencies | None, run: Measurement) -> Efficiencies | None:
+    """The host at the pace that was noted beside a run; None where none was, as of what was ended while it profiled."""
     if calibrated is None:
         return None
     shared = shared_host(calibrated, max(run.world_size, 1))
     factor = pace_factor(run.samples, shared.host_pace_s, shared.host_backward_pace_s)
-    return calibrated if factor is None else at_pace(calibrated, factor)
+    return None if factor is None else at_pace(calibrated, factor)
 
 
 def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
@@ -320,9 +322,12 @@ def _of_result(path: Path, calibrated: Efficiencies | None, at_its_pace: bool) -
     measured = read_measurement(path)
     if measured.status != "ok" or not measured.scenario:
         return None
+    e = _at_its_pace(calibrated, measured) if at_its_pace else calibrated
+    if at_its_pace and e is None:
+        return None
     try:
         scenario = scenario_from_json(scenario_run(measured))
-        one = estimate(scenario, _at_its_pace(calibrated, measured) if at_its_pace else calibrated)
+        one = estimate(scenario, e)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)

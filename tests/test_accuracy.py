@@ -210,7 +210,7 @@ def test_each_term_is_worth_something_somewhere_and_stands_in_the_docs():
 
 
 def test_a_constant_that_its_own_set_wants_otherwise_is_chosen_by_the_others():
-    steps = cases(BUNDLED["h200 steps, first day"])[:5]
+    steps = cases(BUNDLED["h200 steps, first day"])[-5:]
     slow = [replace(case, measured_s=predicted_s(case) * 1.3) for case in steps]
     right = [replace(case, measured_s=predicted_s(case)) for case in steps]
     lines = held_out_constants({"slow": slow, "right": right})

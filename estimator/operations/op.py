@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
@@ -288,9 +287,9 @@ def packed_tensors(op: Op) -> Number:
     if op.name in PACKED:
         return PACKED[op.name]
     if "norm" in op.name:
-        return OF_LAYER_NORM if np.all(op.launches == 1.0) else OF_NORM_IN_PIECES
+        return where(op.launches == 1.0, OF_LAYER_NORM, OF_NORM_IN_PIECES)
     if op.name == "activation":
-        return 1.0 if np.all(op.launches == 1.0) else OF_ACTIVATION_IN_PIECES
+        return where(op.launches == 1.0, 1.0, OF_ACTIVATION_IN_PIECES)
     return 0.0 if op.name.endswith("cast") else op.launches
 
 

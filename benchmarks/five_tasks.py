@@ -119,7 +119,7 @@ def searched(page: Page) -> None:
 def ddp(user: User) -> None:
     """Why a data-parallel run is slower than predicted."""
     page = user.page
-    user.bring(REFERENCE / "kineto" / "h200_ddp.json.gz", "my_run.json.gz")
+    user.bring(REFERENCE / "kineto" / "h200_ddp_amp.json.gz", "my_run.json.gz")
     user.reads(page.locator("#explore .whose"), "Proposed from the shapes of my_run, not confirmed")
     user.press(page.locator("#explore .whose").get_by_role("button", name="Confirm"))
     expect(page.locator("#ab .side-a")).to_contain_text("dp 2")

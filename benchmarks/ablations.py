@@ -111,7 +111,7 @@ FITTED = (
     ),
     Fitted(
         what="starts of steps and of collectives on H200",
-        names=("host_start_s", "collective_start_s"),
+        names=("host_start_kernels", "collective_start_s"),
         families=("hopper",),
     ),
     Fitted(what="Megatron's host", names=("host_megatron_forward_s", "host_megatron_backward_s")),

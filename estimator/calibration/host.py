@@ -1,8 +1,9 @@
 """Host: what Python, autograd and dispatcher need for an op on this host, from the probes of launching.
 
 A small model of so many blocks dispatches a counted number of ops, and is launch-bound: what more blocks take more, per
-op more, is the host's time per op, forward and backward. Compiled chains give the same per compiled kernel, optimizers
-of small tensors per tensor. What was not probed follows the bare launch, measured here and where the base was.
+kernel more, views counted as a share of one, is the host's time per kernel, forward and backward. Compiled chains give
+the same per compiled kernel, optimizers of small tensors per tensor. What was not probed follows the bare launch,
+measured here and where the base was.
 """
 
 from __future__ import annotations
@@ -86,19 +87,20 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     found: dict[str, Fitted] = {}
     missing: dict[str, str] = {}
 
-    def keep(name: str, values: list[float], what: str) -> None:
+    def keep(name: str, values: list[float], what: str, seen: Sequence[float] = ()) -> None:
         if not values:
             missing[name] = f"no {what} were probed"
             return
         value = statistics.median(values)
         off = max(SPREAD_FRAC, *(abs(one / value - 1) for one in values))
-        source = f"probes: {counted(len(values), 'difference')} of {what}"
+        seen = seen or values
+        source = f"probes: {counted(len(seen), 'difference')} of {what}"
         found[name] = Fitted(
             range=Range(
                 value=value, low=value / (1 + off), high=value * (1 + off), unit=e.ranges[name].unit, source=source
             ),
-            points=len(values),
-            residual_frac=statistics.median(abs(one / value - 1) for one in values),
+            points=len(seen),
+            residual_frac=statistics.median(abs(one / value - 1) for one in seen),
         )  # fmt: skip
 
     if power.points:
@@ -123,7 +125,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     ):
         ops = kernel_ops(name.split("_")[1], e)
         known = _beside(told, other, times, PASS_SPREAD_FRAC if by_thread else THREADS_SPREAD_FRAC)
-        keep(name, [one * ops for one in known], "small models' blocks")
+        keep(name, [one * ops for one in known], "small models' blocks", [one.value * ops for one in told])
     chain = "compiled chains"
     keep("host_fused_forward_s", _chains(rows, "forward"), chain)
     keep("host_fused_backward_s", _chains(rows, "backward"), chain)
@@ -332,10 +334,6 @@ def _of_runtimes(row: Row, pace_s: float, backward_pace_s: float, sharing: float
 
 def _dispatches(row: Row) -> float:
     return float(row.get("dispatches", 0))
-
-
-def _slope(few: Row, many: Row) -> float:
-    return float((many["median_s"] - few["median_s"]) / (_dispatches(many) - _dispatches(few)))
 
 
 def _slopes(rows: Sequence[Row], column: str) -> list[float]:

@@ -82,12 +82,11 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
         kept_bytes = kept_bytes + where(d.stream_tokens < d.tokens, scatters * stream * d.widths.compute, 0.0)
     if any(op.kind == "attention" for op in forward):
         kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.heads)
+    inside = [op for op in forward if not op.name.endswith(WEIGHT_COPIES)]
     redone: list[Op] = []
     products: Number = 0.0
-    for op in forward:
+    for op in inside:
         count = op.count
-        if op.name.endswith(WEIGHT_COPIES):
-            continue
         if op.kind == "attention":  # in one piece or several, whose sum is kept
             continue
         if op.kind == "gemm" and op.name != "router" and not op.name.startswith("expert "):
@@ -101,8 +100,10 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
             count = count - kept
         if piece_of(op.name) not in end and np.any((op.count == 0) | (count > 0)):
             redone.append(again(op, count))
+    # The region's hooks pack what all of its ops save, whichever run again
+    packed = _packed(inside) - sum((op.packed * op.count for op in redone), start=0.0)
     kept_op = kernels("block input, products", layer, "forward", elements=stream, launches=0.0, regions=1.0,
-                      saved_bytes=kept_bytes)  # fmt: skip
+                      packed=packed, saved_bytes=kept_bytes)  # fmt: skip
     return [kept_op, *map(unsaved, forward), *redone, *backward]
 
 

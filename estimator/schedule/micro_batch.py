@@ -221,8 +221,9 @@ def _scaled(column: Sequence[Number], scale: Scale | None) -> Number:
 class Pass:
     """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host.
 
-    ``filled_s``: how much shorter the wait in backward is by kernels that add gradients of micro-batches;
-    ``adding_s``: device time of those of one further micro-batch, which no pass has.
+    ``wait_first_s``: what forward of the first micro-batch waits, beside gaps and routers. ``filled_s``: how much
+    shorter the wait in backward is by kernels that add gradients of micro-batches; ``adding_s``: device time of those
+    of one further micro-batch, which no pass has.
     """
 
     part: Part
@@ -231,6 +232,7 @@ class Pass:
     lead_s: Number
     transfer_forward_s: Number = 0.0
     transfer_backward_s: Number = 0.0
+    wait_first_s: Number = 0.0
     filled_s: Number = 0.0
     adding_s: Number = 0.0
 
@@ -305,22 +307,21 @@ def stage_pass(
 
     The device waits where the host launches more slowly than it works, and a gap at every launch. ``head``: what of
     ``part`` ends forward and begins backward, whose long kernels give the host a lead that blocks before it had not,
-    and those after it have. Of ``in_a_row``
-    micro-batches, between which the host waits for nothing, all but the first begin with the lead that backward of the
-    one before has left; waits are the mean of all. ``offload_s``: moving the kept activations to host memory (and back
-    in backward) takes that long; what compute cannot hide shows. ``added_s``: device time of kernels in backward
-    that are no part of a pass, as they add gradients of micro-batches; the host launches them among the others.
+    and those after it have. Of ``in_a_row`` micro-batches, between which the host waits for nothing, all but the first
+    begin with the lead that backward of the one before has left; waits are the mean of all. ``offload_s``: moving the
+    kept activations to host memory (and back in backward) takes that long; what compute cannot hide shows.
+    ``added_s``: device time of kernels in backward that are no part of a pass, as they add gradients of micro-batches;
+    the host launches them among the others.
     """
     gap_forward = part.launches_forward * e.kernel_gap_s
     gap_backward = part.launches_backward * e.kernel_gap_s
-    backward_s = part.input_s + part.weight_s
-    head_forward, head_backward = _sides(head, e) if head else ((0.0, 0.0), (0.0, 0.0))
     forward, backward = _sides(part, e)
-    waited, lead = _waits_s(_less(forward, head_forward), head_forward)
+    head_forward, head_backward = _sides(head, e) if head else ((0.0, 0.0), (0.0, 0.0))
+    first, lead = _waits_s(_less(forward, head_forward), head_forward)
     # Behind a router the host has no lead: the device waits for the experts, whatever either did before. Only what the
     # host gained behind the last router is left for backward.
     read_s = part.sent_after_s + maximum(part.read_host_s - part.read_device_s, 0.0)
-    late = maximum(waited, read_s)
+    late = maximum(first, read_s)
     lead = lead / maximum(part.reads, 1.0)
     blocks = _less(backward, head_backward)
     waits_s, _ = _waits_s(head_backward, blocks, lead)
@@ -333,9 +334,10 @@ def stage_pass(
         wait_forward_s=wait_forward,
         wait_backward_s=wait_backward,
         lead_s=lead,
+        wait_first_s=first,
         filled_s=waits_s - waited,
         transfer_forward_s=0.0 if stays else maximum(offload_s - part.forward_s - wait_forward, 0.0),
-        transfer_backward_s=0.0 if stays else maximum(offload_s - backward_s - wait_backward, 0.0),
+        transfer_backward_s=0.0 if stays else maximum(offload_s - part.input_s - part.weight_s - wait_backward, 0.0),
     )
 
 

@@ -210,13 +210,15 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
 def _start_s(setting: Setting, passes: Sequence[Pass], one: Pass, e: Efficiencies) -> Number:
     """What the start of a step takes beside the micro-batches of its slowest stage, whichever stage is through last.
 
-    It is in what a stage's first micro-batch waits for the host, beside gaps at launches.
+    It is in what a stage's first micro-batch waits for the host, beside gaps at launches: of a pipeline, whose bubble
+    may hide what blocks wait before the head, in what forward as a whole does.
     """
     found: Number = 0.0
     for stage in passes:
-        part = stage.part
-        gap_s = e.kernel_gap_s * part.launches_forward
-        late_s, _ = phase_wait_s(part.forward_s + part.inline_forward_s + gap_s, part.host_forward_s, 0.0)
+        part, late_s = stage.part, stage.wait_first_s
+        if len(passes) > 1:
+            gap_s = e.kernel_gap_s * part.launches_forward
+            late_s, _ = phase_wait_s(part.forward_s + part.inline_forward_s + gap_s, part.host_forward_s, 0.0)
         ahead_s = setting.micro_batches * (one.times.seconds - stage.times.seconds)
         found = maximum(found, between_steps_s(setting.training, late_s, e) - ahead_s)
     return found

@@ -254,6 +254,20 @@ def test_what_goes_backward_is_taken_at_the_pace_of_autograds_thread_and_visits_
     assert quiet["host_backward_s"].value / mixed["host_backward_s"].value == pytest.approx(1 / 2)
 
 
+def test_each_precision_that_was_probed_counts_where_all_are_weighed_together():
+    rows = []
+    for precision, slower in (("fp32", 1.0), ("bf16", 1.2)):
+        about = {"precision": precision, "ladder": "launch", "status": "ok"}
+        for layers in (2, 10):
+            for op, each_s, ops in (("model forward", 2e-3, 100), ("model forward and backward", 6e-3, 300)):
+                rows.append({**about, "op": op, "layers": layers, "median_s": layers * each_s * slower,
+                             "dispatches": layers * ops})  # fmt: skip
+    made = calibrate([of(rows)])
+    assert made.points["host_forward_s"] == made.points["host_backward_s"] == 2
+    assert "2 differences" in made.ranges["host_forward_s"].source
+    assert 0.01 < made.residuals_frac["host_forward_s"] < 0.2
+
+
 def test_a_product_of_a_new_size_costs_what_it_takes_more_than_the_same_again():
     about = {"ladder": "launch", "precision": "fp32", "status": "ok", "kernels": 100}
     rows = [

@@ -34,6 +34,14 @@ def test_full_recomputation_runs_forward_again():
     assert flops(full, "backward") - flops(none, "backward") == flops(none, "forward")
 
 
+def test_a_region_packs_what_its_ops_save_whichever_of_them_run_again():
+    full, by_op = (
+        sum(op.packed * op.count for op in layer_of(recompute, framework="torchtitan", attention="sdpa"))
+        for recompute in ("full", "selective")
+    )
+    assert by_op == full > 0
+
+
 def test_pytorchs_checkpoint_stops_once_nothing_more_is_needed():
     none, full = layer_of("none"), layer_of("full")
     down = 2 * 128 * 704 * 256

@@ -285,6 +285,8 @@ def test_a_lead_that_the_head_gives_comes_too_late_for_the_blocks_before_it():
     assert blocks[0] > blocks[1]
     assert passed.wait_forward_s == pytest.approx(blocks[0] - blocks[1], rel=0.05)
     assert quick.step.seconds - never.step.seconds == pytest.approx(float(passed.wait_forward_s), rel=1e-6)
+    start = built(scenario(model, seq_len=2048), flawless(host_forward_s=1e-4, host_start_kernels=30.0, **ALIKE))
+    assert start.step.seconds == pytest.approx(quick.step.seconds), "blocks that wait for their host have waited for it"
 
 
 def test_a_loss_and_the_backward_from_it_take_the_host_beside_their_ops():

@@ -230,6 +230,15 @@ NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3
 """Expected largest of 2^i independent standard normal numbers (David, Nagaraja 2003, Order Statistics, section 3.2)."""
 
 
+def waiting_ranks(training: Training, chips: Number, stages: Number) -> Number:
+    """Ranks whose slowest host a stage waits for.
+
+    Those of one stage where stages' hosts wait for one another, so that micro-batches under way take up what one is
+    late; of all where each runs through a step without waiting, as PyTorch's do, and the slowest of all ends it.
+    """
+    return chips if plain_eager(training) else chips / stages
+
+
 def slowest_rank(training: Training, ranks: Number, e: Efficiencies) -> Number:
     """``slowest_of`` where the framework launches ahead; who blocks in collectives (Megatron) has that in these."""
     return slowest_of(ranks, e) if training.traits.host in ("eager", "fused") else 1.0

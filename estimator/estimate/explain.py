@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
 from estimator.cost.efficiency import Calibrated, Efficiencies, passed_over, probes_host
-from estimator.cost.host import BIAS_PRODUCTS, HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_PRODUCTS, slowest_rank
+from estimator.cost.host import (
+    BIAS_PRODUCTS,
+    HEAD_NORM_PRODUCTS,
+    NORM_KERNEL_PRODUCTS,
+    NORM_PRODUCTS,
+    slowest_rank,
+    waiting_ranks,
+)
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
@@ -251,7 +258,7 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass, again: Recomputing) ->
         return []
     binds = "The host binds" if host_s > device_s else "The host binds in part of a step"
     kernels = part.launches_forward + part.launches_backward
-    ranks = scenario.cluster.chips / plan.pp
+    ranks = waiting_ranks(training, scenario.cluster.chips, plan.pp)
     slower = float(slowest_rank(training, ranks, e))
     said = (
         f"{binds}: it takes {seconds(float(host_s))} to launch the {kernels:,.0f} kernels of a micro-batch, the"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import launching_s, plain_s, running_again_s, slowest_rank
+from estimator.cost.host import launching_s, plain_s, running_again_s, slowest_rank, waiting_ranks
 from estimator.estimate.assemble import Rank
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.scenario import Scenario
@@ -25,7 +25,8 @@ class Recomputing:
 def recomputing(scenario: Scenario, rank: Rank, kind: StageKind, e: Efficiencies) -> Recomputing:
     """Add up what the layers of a stage run again, and their checkpointed regions (estimator.cost.host)."""
     training = scenario.training
-    slower = float(slowest_rank(training, scenario.cluster.chips / scenario.plan.pp, e))
+    ranks = waiting_ranks(training, scenario.cluster.chips, scenario.plan.pp)
+    slower = float(slowest_rank(training, ranks, e))
     launches = again_s = regions = regions_s = 0.0
     for work, times in zip(rank.blocks, kind.blocks, strict=True):
         often = float(times)

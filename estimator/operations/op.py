@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category

@@ -29,6 +29,7 @@ from estimator.cost.host import (
     sharded_modules_s,
     slowest_rank,
     summed_norms_s,
+    waiting_ranks,
     walk_s,
 )
 from estimator.cost.price import price
@@ -304,7 +305,8 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         ends = (1.0 if kind.embedding else 0.0) + (1.0 if kind.head else 0.0)
         each_s = (2.0 * setting.virtual_stages - ends) * p2p_batch_s(e)
         forward_s, backward_s = forward_s + each_s, backward_s + each_s
-    slowest = slowest_rank(setting.training, setting.cluster.chips / _waiting_stages(setting), e)
+    ranks = waiting_ranks(setting.training, setting.cluster.chips, setting.stages)
+    slowest = slowest_rank(setting.training, ranks, e)
     part = replace(
         part,
         host_forward_s=slowest * (part.host_forward_s + forward_s),
@@ -322,14 +324,6 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         )
     found = stage_pass(part, e, head=head, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)
     return replace(found, adding_s=adding_s)
-
-
-def _waiting_stages(setting: Setting) -> Number:
-    """Stages whose hosts wait for one another, so that micro-batches under way take up what one is late; else 1.
-
-    PyTorch's run through a step without waiting, and the slowest of all ends it.
-    """
-    return 1.0 if plain_eager(setting.training) else setting.stages
 
 
 def micro_batches_in_a_row(setting: Setting) -> Number:

@@ -59,7 +59,8 @@ def test_kinds_of_steps(plan, training, host_share, kind):
         ("h200-sxm", {}, {}, 1.5, False),
         ("h200-sxm", {}, {"compile": True}, 0.1, False),
         ("h200-sxm", {"dp": 2}, {}, 0.1, False),
-        ("h100-sxm", {}, {}, 0.1, False),
+        ("h100-sxm", {}, {}, 0.1, True),
+        ("a100-80gb-sxm", {}, {}, 0.1, False),
     ],
 )
 def test_kernels_are_met_on_one_device_that_no_host_keeps_waiting(chip, plan, training, host_share, met):

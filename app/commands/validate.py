@@ -61,6 +61,9 @@ ADDED = (
 NAIVE = "naive: 6·parameters·tokens FLOPs (8 with full recomputation) at half of the peak, and the pipeline's bubble"
 NOTHING_PREDICTED = 1
 _IMPORT = "Any other table, a log or a profile is read by headroom import {}."
+_MEASURED = (
+    "A table of measured runs is a file; measured steps of a series are scored by headroom predict --results {}."
+)
 SHOWN_ASSUMPTIONS = 3
 _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
@@ -97,6 +100,8 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Sequence[
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Read a table with a header into one dict per row; raise InputProblems that name the file and the line."""
+    if path.is_dir():
+        raise refusal(str(path), "is a folder", _MEASURED.format(path))
     lines = tables.read_cells(path, LARGEST_BYTES) if tables.needs_pandas(path) else _csv_lines(path)
     if not lines:
         raise refusal(str(path), "is empty", "Give a header line and one line per measured run.")

@@ -268,7 +268,7 @@ def _host(scenario: Scenario, e: Efficiencies, one: Pass, again: Recomputing) ->
         said += f"; of {ranks:,.0f} ranks' hosts the slowest takes {slower:.2f} times the mean, and all wait for it"
     probed = probes_host(e, scenario.cluster.chip)
     found = [f"{said}." if probed else f"{said}. Hosts differ by two and more: calibrate with probes of yours."]
-    found += recomputing_words(again)
+    found += recomputing_words(again, float(waits_s))
     return found + _dispatch(scenario, e, float(part.products), float(part.split_s), slower)
 
 

@@ -39,18 +39,23 @@ def recomputing(scenario: Scenario, rank: Rank, kind: StageKind, e: Efficiencies
     return Recomputing(launches=launches, launching_s=slower * again_s, regions=regions, regions_s=slower * regions_s)
 
 
-def recomputing_words(found: Recomputing) -> tuple[str, ...]:
-    """Say what recomputation takes of a host that binds, and that the step is longer by it; nothing where none is."""
+def recomputing_words(found: Recomputing, waits_s: float) -> tuple[str, ...]:
+    """Say what recomputation takes of a host that binds; nothing where none is.
+
+    ``waits_s``: what the device waits in a micro-batch, which is the most that its host's time can lengthen.
+    """
     whole_s = found.launching_s + found.regions_s
     if whole_s <= 0.0:
         return ()
-    parts = f"{seconds(found.launching_s)} launching {found.launches:,.0f} kernels again"
+    parts = f"{seconds(found.launching_s)} launching {found.launches:,.0f} kernels again with the ops around them"
     if found.regions_s > 0.0:
         parts += (
             f", {seconds(found.regions_s)} entering {counted(round(found.regions), 'checkpointed region')} and keeping"
             " what their ops save"
         )
+    longer_s = min(whole_s, waits_s)
     return (
-        f"Of the host's time, {seconds(whole_s)} a micro-batch are recomputation: {parts}. As the host binds,"
-        " recomputation lengthens the step by this; where memory allows, recompute less.",
+        f"Of the host's time, {seconds(whole_s)} a micro-batch are recomputation: {parts}. The device waits"
+        f" {seconds(waits_s)} of a micro-batch, so that this lengthens it by up to {seconds(longer_s)} beside what the"
+        " device computes again; where memory allows, recompute less.",
     )

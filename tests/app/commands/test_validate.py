@@ -139,3 +139,10 @@ def test_the_calibration_in_the_documents_is_one(write, capsys):
 )
 def test_bad_input_is_one_line_per_problem(refused, content, words):
     refused(["validate"], content, words)
+
+
+def test_a_folder_of_measured_steps_is_told_which_command_scores_it(tmp_path, capsys):
+    assert run(["validate", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "is a folder. A table of measured runs is a file" in said
+    assert f"scored by headroom predict --results {tmp_path}" in said

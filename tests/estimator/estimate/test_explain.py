@@ -12,6 +12,7 @@ from estimator.cost.host import HEAD_NORM_PRODUCTS, NORM_KERNEL_PRODUCTS, NORM_P
 from estimator.estimate.assemble import assembled, effective
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.explain import Launching, assumptions, limits, memory_problems, slowed_clock
+from estimator.estimate.recomputing import Recomputing, recomputing_words
 from estimator.estimate.report import Collective, MemoryOfStage
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, SHOWN_CATEGORIES
@@ -254,7 +255,17 @@ def test_recomputation_is_named_as_what_a_host_that_binds_takes_longer_for(recom
     assert told
     assert float(told[1]) == pytest.approx(longer_ms - host_ms, abs=0.2)
     assert f"entering {regions} checkpointed regions" in said
-    assert "As the host binds, recomputation lengthens the step by this" in said
+    longer = re.search(r"this lengthens it by up to ([\d.]+) ms beside what the device computes again", said)
+    assert longer
+    assert float(longer[1]) == float(told[1]), "as the device waits for all of it"
+
+
+def test_recomputation_lengthens_a_step_by_no_more_than_its_device_waits():
+    found = Recomputing(launches=100.0, launching_s=6e-3, regions=4.0, regions_s=2e-3)
+    (said,) = recomputing_words(found, 3e-3)
+    assert "8 ms a micro-batch are recomputation" in said
+    assert "The device waits 3 ms of a micro-batch, so that this lengthens it by up to 3 ms" in said
+    assert recomputing_words(Recomputing(), 3e-3) == ()
 
 
 def test_dtensors_dispatch_is_named_as_why_the_host_takes_so_long():

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
+from estimator.cost.host import graphs_s, new_products_s, slowest_of, taken_apart_s
+from estimator.cost.recorded_host import handed_over_s, recorded_launch_s
 from estimator.estimate.interval import VARIANTS, variants
 from estimator.estimate.recorded import Recorded
 from estimator.operations.aten import table_name

@@ -264,14 +264,15 @@ def piece_of(name: str) -> str:
 
 
 PACKED = {
-    "rotary positions": 4.0, "activation: product": 2.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
-    "head copies": 0.0, "attention residual": 0.0, "ffn residual": 0.0, "q, k casts": 0.0, "q, k norm": 12.0,
+    "rotary positions": 4.0, "q, k norm": 12.0, "q, k casts": 0.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
+    "head copies": 0.0, "attention residual": 0.0, "activation: product": 2.0, "activation: tanh": 0.0,
+    "ffn residual": 0.0,
 }  # fmt: skip
 """Tensors that autograd keeps of an op, by its name, whatever the precision: of positions cosines and sines of q and k,
 of a product both factors; sums, casts, copies and factors that are numbers keep none."""
-OF_LAYER_NORM, OF_NORM_IN_PIECES, OF_ACTIVATION_IN_PIECES = 5.0, 6.0, 3.0
+OF_LAYER_NORM, OF_NORM_IN_PIECES, OF_ACTIVATION_IN_PIECES = 5.0, 6.0, 4.0
 """The same of a layer norm (input, mean, deviation, weight, bias), of a norm in pieces, and of an activation in pieces
-(GPT-2's GELU without its tanh)."""
+(GPT-2's GELU, its tanh with it)."""
 OF_CORE, OF_PRODUCT = 5.0, 2.0
 """The same of a fused core (q, k, v, output, sums), and of a product."""
 

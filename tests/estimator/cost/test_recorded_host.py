@@ -14,10 +14,7 @@ from estimator.cost.recorded_host import handed_over_s, recorded_launch_s
 from tests.estimator.examples import flawless
 
 REFERENCE = Path(__file__).parents[2] / "reference"
-E = flawless(
-    host_forward_s=1.0, host_backward_s=2.0, host_fused_forward_s=3.0, host_fused_backward_s=4.0,
-    host_megatron_forward_s=5.0, host_megatron_backward_s=6.0, host_collective_s=7.0,
-)  # fmt: skip
+E = flawless()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def _attention_as_products(e: Efficiencies) -> Efficiencies:
 
 NAMES_OF_LENGTH = (
     "attention_half_length", "attention_backward_half_length", "attention_vector_half_length", "attention_half_width",
-    "attention_backward_half_width", "attention_row_cycles", "attention_backward_row_cycles", "attention_tail_blocks",
+    "attention_backward_half_width", "attention_vector_row_cycles", "attention_vector_backward_row_cycles",
+    "attention_vector_tail_blocks", "attention_row_cycles", "attention_backward_row_cycles", "attention_tail_blocks",
 )  # fmt: skip
 
 

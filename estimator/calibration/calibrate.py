@@ -30,7 +30,7 @@ from estimator.scenario.units import counted
 
 CONSTANTS: dict[str, tuple[str, ...]] = {
     "products": ("gemm_matrix_frac", "gemm_start_s", "gemm_overlap_power"),
-    "tf32 products": ("gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_tf32_start_s"),
+    "tf32 products": ("gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_tf32_input_frac", "gemm_tf32_start_s"),
     "fp32 products": ("gemm_vector_frac", "gemm_vector_start_s", "gemm_split_factor"),
     "unaligned products": ("gemm_unaligned_frac",),
     "products in pairs": ("gemm_pairs_frac",),

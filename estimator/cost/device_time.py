@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import new_products_s
-from estimator.cost.price import Priced, price, waited_bytes
+from estimator.cost.price import Priced, on_matrix_units, price, waited_bytes
 from estimator.operations.op import Op
 from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
@@ -128,7 +128,7 @@ def in_steps(parts: Sequence[Work], e: Efficiencies, clock: Number = 1.0) -> lis
     """The parts of a rank with their products as fast as inside steps, at so much of the full ``clock``."""
     if as_alone(e) and isinstance(clock, float) and clock == 1.0:
         return list(parts)
-    return [_products_in_step(work, e, e.gemm_in_step_factor * clock) for work in parts]
+    return [_products_in_step(work, e, clock) for work in parts]
 
 
 def as_alone(e: Efficiencies) -> bool:
@@ -136,27 +136,31 @@ def as_alone(e: Efficiencies) -> bool:
     return e.lower_bound or e.gemm_in_step_factor == 1.0
 
 
-def at_factor(one: Priced, factor: Number, e: Efficiencies) -> Priced:
-    """A product on matrix units at ``factor`` times its rate, as far as that binds it; anything else as it is.
+def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
+    """A product inside a step at so much of the full ``clock``, as far as matrix units bind it; anything else as it is.
 
-    Of (compute^p + waited^p)^(1/p) the share compute^p / (compute^p + waited^p) follows the rate.
+    Of (compute^p + waited^p)^(1/p) the share compute^p / (compute^p + waited^p) follows the rate. Fused attention waits
+    for nothing else.
     """
-    if one.op.kind != "gemm" or one.op.category != Category.MATMUL or one.op.precision == "fp32":
+    if not on_matrix_units(one.op):
         return one
+    if one.op.kind == "attention":
+        return replace(one, seconds=maximum(one.seconds / clock, one.memory_s), compute_s=one.compute_s / clock)
+    factor = e.gemm_in_step_factor * clock
     waited_s = one.memory_s * waited_bytes(one.op, e) / maximum(one.op.bytes, 1e-30)
     bound = 1.0 / (1.0 + (waited_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)
     seconds = maximum(one.seconds * (1.0 + bound * (1.0 / factor - 1.0)), one.memory_s)
     return replace(one, seconds=seconds, compute_s=one.compute_s / factor)
 
 
-def _products_in_step(work: Work, e: Efficiencies, factor: Number) -> Work:
-    priced = tuple(at_factor(one, factor, e) for one in work.priced)
+def _products_in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
+    priced = tuple(at_clock(one, clock, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
     experts = list(work.experts_s)
     for before, after in zip(work.priced, priced, strict=True):
         if after is not before:
             more_s = (after.seconds - before.seconds) * after.op.count
-            seconds[_direction(after.op)][PRODUCTS] += more_s
+            seconds[_direction(after.op)][PLACE[after.op.category, after.op.kind]] += more_s
             if _of_experts(after.op):
                 experts[PRODUCTS] += more_s
     return replace(work, seconds=seconds, priced=priced, experts_s=experts)

@@ -64,6 +64,7 @@ class Efficiencies:
     gemm_matrix_frac: float
     gemm_tf32_frac: float
     gemm_tf32_outer_frac: float
+    gemm_tf32_input_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
     gemm_pairs_frac: float
@@ -73,6 +74,7 @@ class Efficiencies:
     gemm_vector_start_s: float
     gemm_split_factor: float
     gemm_split_depth: float
+    gemm_vector_split_depth: float
     gemm_overlap_power: float
     gemm_operands_frac: float
     gemm_grouped_tile_s: float
@@ -85,6 +87,12 @@ class Efficiencies:
     attention_half_length: float
     attention_backward_half_length: float
     attention_vector_half_length: float
+    attention_vector_half_width: float
+    attention_vector_backward_half_width: float
+    attention_vector_backward_frac: float
+    attention_vector_tail_blocks: float
+    attention_vector_row_cycles: float
+    attention_vector_backward_row_cycles: float
     attention_half_width: float
     attention_flash_half_width: float
     attention_flash_backward_half_width: float
@@ -161,6 +169,8 @@ class Efficiencies:
     matrix_flop_j: float
     tf32_flop_j: float
     fp32_flop_j: float
+    attention_flop_j: float
+    gelu_j: float
     byte_j: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
@@ -285,6 +295,9 @@ PRODUCTS = tuple(name for name in COMPUTE if name.startswith("gemm_"))
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 """What a host that is slower takes longer for."""
 
+DRAWN_AT_ANY_CLOCK = ("power_limit_w", "idle_w", "byte_j", "fp32_flop_j", "gelu_j")
+DRAWN_AT_ITS_CLOCK = ("matrix_flop_j", "tf32_flop_j", "attention_flop_j")
+
 CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
 """Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class
 architectural design constraint, IEEE Computer 34(4)): f³. Largest: a third of the power does not fall with the clock.
@@ -301,8 +314,8 @@ def under_power_limit(e: Efficiencies, limit_frac: float) -> Efficiencies:
     if limit_frac == 1.0:
         return e
     clock = limit_frac**CLOCK_EXPONENT
-    drawn = {name: getattr(e, name) * limit_frac for name in ("power_limit_w", "idle_w", "byte_j", "fp32_flop_j")}
-    drawn |= {name: getattr(e, name) * clock**2 for name in ("matrix_flop_j", "tf32_flop_j")}
+    drawn = {name: getattr(e, name) * limit_frac for name in DRAWN_AT_ANY_CLOCK}
+    drawn |= {name: getattr(e, name) * clock**2 for name in DRAWN_AT_ITS_CLOCK}
     e = replace(e, **drawn)
     return at_rates(e, clock, low=limit_frac**LARGEST_CLOCK_EXPONENT, high=limit_frac**LEAST_CLOCK_EXPONENT)
 
@@ -361,6 +374,11 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "attention_row_cycles": 0.0,
         "attention_backward_row_cycles": 0.0,
         "attention_backward_half_width": e.attention_half_width,
+        "attention_vector_half_width": e.attention_half_width,
+        "attention_vector_backward_half_width": e.attention_half_width,
+        "attention_vector_tail_blocks": 0.0,
+        "attention_vector_row_cycles": 0.0,
+        "attention_vector_backward_row_cycles": 0.0,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
         "looped_softmax_elements_per_unit_cycle": 1e6,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from estimator.cost.efficiency import Tiles
-from estimator.scenario.arrays import ceil_div, largest, maximum, minimum, smallest
+from estimator.scenario.arrays import ceil_div, largest, maximum, minimum, where
 from estimator.scenario.units import Number
 
 
@@ -30,8 +30,8 @@ def gemm_s(
 
     t = start + max(((waves · tile)^p + (waited / bandwidth)^p)^(1/p), bytes / bandwidth), where waves =
     ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library
-    picks the tile that finishes first. Where the tiles leave units idle, s = floor(units / tiles) of them share k, each
-    at least ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes
+    picks the tile that finishes first. Where the last wave leaves units idle, s of them may share k, each at least
+    ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes
     longer than ``split_factor`` times what it would at that rate. Operands are fetched for the next steps while the
     unit multiplies; ``waited_bytes`` are those that it waits for, the result's above all. ``overlap_power`` is p: other
     tiles' products hide them in part; infinity would be a plain maximum. No product is faster than all its ``bytes``.
@@ -81,6 +81,10 @@ def grouped_s(
     return start_s + maximum(together, bytes / memory_bytes_per_s)
 
 
+SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
+"""In how many parts k is shared (cuBLAS's split-K kernels), of which the library takes what finishes first."""
+
+
 def _tiled_s(
     batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float,
     tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
@@ -92,10 +96,14 @@ def _tiled_s(
     for rows, columns, rate in tiles.tiles:
         count = batch * minimum(along_m[rows] * along_n[columns], along_m[columns] * along_n[rows])
         time: Number = ceil_div(count, compute_units) * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
-        if deep and 2 * smallest(count) <= compute_units:
-            parts = maximum(minimum(compute_units // count, k // split_depth), 1)
-            sums_s = minimum(parts - 1, 1) * (4.0 * parts * batch * m * n / memory_bytes_per_s)
-            time = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * time / parts + sums_s
+        if deep:
+            whole = time
+            for parts in SPLITS:
+                if largest(k) < parts * split_depth:
+                    break
+                sums_s = 4.0 * parts * batch * m * n / memory_bytes_per_s
+                split = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * whole / parts + sums_s
+                time = minimum(time, where(k >= parts * split_depth, split, time))
         best = time if best is None else minimum(best, time)
     assert best is not None
     floor = 2.0 * batch * m * n * k / flops_per_s

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.price import Priced
+from estimator.cost.price import VECTOR, Priced, on_matrix_units
 from estimator.scenario.arrays import maximum, minimum, where
-from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import QUANTISED
 from estimator.scenario.units import Number
@@ -19,12 +18,13 @@ ROUNDS = 8
 def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencies) -> Number:
     """Clock of products over the full one while this work, each of it so often, goes on and on.
 
-    P = idle + (Σ J_flop·FLOPs·f² + Σ J_byte·bytes) / T is at most the limit, as switching takes C·V² and V falls with f
-    (Mudge 2001, IEEE Computer 34(4)); T = T₁ + T_products·(1/f - 1). Bytes are those that memory can have moved
-    meanwhile: what caches keep is not among them. Copies from and to the host run beside kernels, or none runs beside
-    them: their time is not of this work. A FLOP of narrower operands than 16 bits takes as much less (assumed: of 32
-    and 16 bits a product takes 3.7 and 1.1 pJ, a sum 0.9 and 0.4; Horowitz 2014, ISSCC, Computing's energy problem). 1
-    where the chip's power is not known, and for a lower bound.
+    P = idle + (Σ J_flop·FLOPs·f² + Σ J_byte·bytes + Σ J_gelu·GELUs) / T is at most the limit, as switching takes C·V²
+    and V falls with f (Mudge 2001, IEEE Computer 34(4)); T = T₁ + T_products·(1/f - 1), fused attention among them: an
+    H100's clock falls in each of them and is back in the kernel behind it (tests/reference/h100_power.json). Bytes are
+    those that memory can have moved meanwhile: what caches keep is not among them. Copies from and to the host run
+    beside kernels, or none runs beside them: their time is not of this work. A FLOP of narrower operands than 16 bits
+    takes as much less (assumed: of 32 and 16 bits a product takes 3.7 and 1.1 pJ, a sum 0.9 and 0.4; Horowitz 2014,
+    ISSCC, Computing's energy problem). 1 where the chip's power is not known, and for a lower bound.
     """
     if not e.power_limit_w:
         return 1.0
@@ -41,10 +41,15 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
             continue
         each_s = one.seconds * often
         seconds = seconds + each_s
-        if op.kind != "kernels":
+        if op.kind == "kernels":
+            moved_j = moved_j + e.gelu_j * op.gelus * often
+        elif op.kind == "attention":
+            each_j = e.fp32_flop_j if op.precision in VECTOR else e.attention_flop_j
+            switched_j = switched_j + op.flops * op.visible_frac * often * each_j
+        else:
             switched_j = switched_j + op.flops * often * joules.get(op.precision, e.matrix_flop_j)
-            if op.kind == "gemm" and op.category == Category.MATMUL:
-                products_s = products_s + each_s
+        if on_matrix_units(op):
+            products_s = products_s + each_s
         moved_j = moved_j + e.byte_j * minimum(op.bytes * often, bytes_per_s * each_s)
     # What P·T is above the limit at clock f, over the joules switched at the full one, times f: f³ + slope·f - pull.
     room_w, draws = e.power_limit_w - e.idle_w, switched_j > 0

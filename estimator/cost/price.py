@@ -9,7 +9,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s, grouped_s
 from estimator.operations.op import WALKER_THREADS, WHOLE, Op
 from estimator.scenario.arrays import maximum, minimum
-from estimator.scenario.breakdown import Category
+from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.units import Number
 
@@ -51,15 +51,27 @@ UNALIGNED = {1: "gemm_unaligned_frac", 2: "gemm_pairs_frac", 4: "gemm_fours_frac
 
 
 def reachable_flops_per_s(
-    chip: Chip, precision: str, efficiencies: Efficiencies, *, fetched: int = WHOLE, outer: bool = False
+    chip: Chip,
+    precision: str,
+    efficiencies: Efficiencies,
+    *,
+    fetched: int = WHOLE,
+    outer: bool = False,
+    turned: bool = False,
 ) -> float:
-    """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
+    """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``.
+
+    ``outer``: a weight's gradient Gᵀ·X, both of whose operands lie across; ``turned``: an input's, G·W, of which one
+    does. Operands of 4 bytes are not transposed on their way to the matrix unit.
+    """
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
         return peak * efficiencies.gemm_vector_frac
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
-    if precision == "tf32" and outer:  # operands of 4 bytes are not transposed on their way to the matrix unit
+    if precision == "tf32" and outer:
         share *= efficiencies.gemm_tf32_outer_frac
+    elif precision == "tf32" and turned:
+        share *= efficiencies.gemm_tf32_input_frac
     if fetched not in UNALIGNED:
         return peak * share
     # What is fetched element by element runs as slowly in tf32 as in 16 bits.
@@ -91,12 +103,17 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 """Start and tiles of products by precision, where they are not those of 16 bits and less."""
 
 
+SPLIT_DEPTHS = {"fp32": "gemm_vector_split_depth"}
+"""The same of how deep products are split."""
+
+
 GROUPED = ("bf16", "fp16")
 """Precisions, under autocast too, whose grouped products are one kernel of torch's own tiles; others go by all rows."""
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer)
+    turned = op.phase == Phase.BACKWARD and not op.recomputed and op.category == Category.MATMUL
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer, turned=turned)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     if op.grouped and op.precision.startswith(GROUPED) and chip.kind != "cpu":
@@ -131,7 +148,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             start_s=getattr(efficiencies, start),
             tiles=getattr(efficiencies, tiles),
             split_factor=efficiencies.gemm_split_factor,
-            split_depth=efficiencies.gemm_split_depth,
+            split_depth=getattr(efficiencies, SPLIT_DEPTHS.get(op.precision, "gemm_split_depth")),
             overlap_power=efficiencies.gemm_overlap_power,
         )
     return Priced(
@@ -154,23 +171,41 @@ def waited_bytes(op: Op, efficiencies: Efficiencies) -> Number:
     return op.bytes - op.operand_bytes * (1.0 - efficiencies.gemm_operands_frac)
 
 
+VECTOR = ("fp32", "tf32")
+"""Precisions whose fused attention multiplies on vector units."""
+
+
+def on_matrix_units(op: Op) -> bool:
+    """Whether matrix units bind it, so that its time falls with the clock: products with weights, fused attention.
+
+    Products of scores, apart, wait for memory.
+    """
+    if op.kind == "attention":
+        return op.precision not in VECTOR
+    return op.kind == "gemm" and op.category == Category.MATMUL and op.precision != "fp32"
+
+
 def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    e, vector = efficiencies, op.precision in ("fp32", "tf32")
+    e, vector = efficiencies, op.precision in VECTOR
     backward = op.phase == "backward" and not op.recomputed
-    matrix_backward = backward and not vector
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
     rate = peak * (e.attention_vector_frac if vector else getattr(e, op.efficiency))
     for name in () if vector else op.slowed_by:
         rate *= getattr(e, name)
     flash = op.efficiency == FLASH_FRAC and not vector
     half_widths = e.attention_half_width, e.attention_backward_half_width
-    backward_frac = e.attention_backward_frac
+    backward_frac, tail_blocks = e.attention_backward_frac, e.attention_tail_blocks
+    row_cycles = e.attention_row_cycles, e.attention_backward_row_cycles
+    if vector:
+        half_widths = e.attention_vector_half_width, e.attention_vector_backward_half_width
+        backward_frac, tail_blocks = e.attention_vector_backward_frac, e.attention_vector_tail_blocks
+        row_cycles = e.attention_vector_row_cycles, e.attention_vector_backward_row_cycles
     if flash:
         half_widths = e.attention_flash_half_width, e.attention_flash_backward_half_width
         backward_frac = e.attention_flash_backward_frac
-    rate *= backward_frac if matrix_backward else 1.0
+    rate *= backward_frac if backward else 1.0
     tile = min(VECTOR_TILE if vector else op.tile, e.attention_tile)
-    tiled = not vector and e.attention_tile > 1.0
+    tiled = e.attention_tile > 1.0
     half_lengths = e.attention_half_length, e.attention_backward_half_length
     memory = chip.memory_bytes_per_s * e.memory_frac
     seconds = attention_s(
@@ -188,14 +223,14 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         units_hz=chip.compute_units * chip.clock_hz,
         compute_units=chip.compute_units,
         half_length=e.attention_vector_half_length if vector else half_lengths[backward],
-        half_width=half_widths[matrix_backward],
-        row_cycles=(e.attention_backward_row_cycles if backward else e.attention_row_cycles) if tiled else 0.0,
-        tail_blocks=e.attention_tail_blocks if tiled else 0.0,
-        built_for=FLASH_WIDTH if op.efficiency == FLASH_FRAC else WIDTH,
+        half_width=half_widths[backward],
+        row_cycles=row_cycles[backward] if tiled else 0.0,
+        tail_blocks=tail_blocks if tiled else 0.0,
+        built_for=FLASH_WIDTH if op.efficiency == FLASH_FRAC or (vector and not backward) else WIDTH,
         width_power=e.attention_flash_width_power if flash else 1.0,
     )
     start = e.gemm_start_s
-    if tiled and backward:
+    if tiled and backward and not vector:
         # One kernel as long as a product's, and small ones before and behind it
         start = (start + 2.0 * e.kernel_tail_s) / 3.0
         seconds = seconds + op.side_bytes / memory

@@ -16,8 +16,8 @@ from estimator.schedule.micro_batch import Scale
 from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
-    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_vector_frac",
-                        "gemm_unaligned_frac", "gemm_pairs_frac", "gemm_fours_frac",
+    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_tf32_input_frac",
+                        "gemm_vector_frac", "gemm_unaligned_frac", "gemm_pairs_frac", "gemm_fours_frac",
                         "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
@@ -52,6 +52,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
 SHAPES = (
     "gemm_split_factor",
     "gemm_split_depth",
+    "gemm_vector_split_depth",
     "gemm_overlap_power",
     "gemm_operands_frac",
     "gemm_grouped_tile_s",
@@ -64,6 +65,12 @@ SHAPES = (
     "attention_flash_width_power",
     "attention_backward_half_width",
     "attention_tile",
+    "attention_vector_half_width",
+    "attention_vector_backward_half_width",
+    "attention_vector_backward_frac",
+    "attention_vector_tail_blocks",
+    "attention_vector_row_cycles",
+    "attention_vector_backward_row_cycles",
     "host_pace_s",
     "host_backward_pace_s",
     "host_ranks_power",
@@ -74,6 +81,8 @@ SHAPES = (
     "matrix_flop_j",
     "tf32_flop_j",
     "fp32_flop_j",
+    "attention_flop_j",
+    "gelu_j",
     "byte_j",
     "host_forward_dispatches_per_kernel",
     "host_backward_dispatches_per_kernel",

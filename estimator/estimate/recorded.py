@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
-from estimator.cost.device_time import as_alone, at_factor
+from estimator.cost.device_time import as_alone, at_clock
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.power import clock_frac
 from estimator.cost.price import UNALIGNED, Priced, price
@@ -129,15 +129,15 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     every = ((one, one.op.count * often[at]) for at, of in enumerate(work) for one in of.kernels)
     clock = float(clock_frac(every, cluster.rank_chip, e))
     if not as_alone(e) or clock < 1.0:
-        work = [_at_factor(one, e.gemm_in_step_factor * clock, e) for one in work]
+        work = [_at_clock(one, clock, e) for one in work]
     return Recorded(found=found, clock_frac=clock, work=tuple(work), of_call=tuple(of_call), phases=phases,
                     lacking=tuple(lacking),
                     inner=frozenset(fusing.inner), copies=tuple(fusing.copies),
                     flow=fusing.flow, ends=fusing.ends, same=fusing.same)  # fmt: skip
 
 
-def _at_factor(work: CallWork, factor: float, e: Efficiencies) -> CallWork:
-    kernels = tuple(at_factor(one, factor, e) for one in work.kernels)
+def _at_clock(work: CallWork, clock: float, e: Efficiencies) -> CallWork:
+    kernels = tuple(at_clock(one, clock, e) for one in work.kernels)
     before, after = (sum(float(one.seconds * one.op.count) for one in of) for of in (work.kernels, kernels))
     if after == before:
         return work

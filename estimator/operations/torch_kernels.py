@@ -116,9 +116,10 @@ def softmax_again(length: Number) -> tuple[Number, Number]:
     return block * BLOCK_AGAIN, block * BLOCK_GRADIENT_AGAIN
 
 
-SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (10_240, 2.5), (math.inf, 1.2))
+SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (7168, 2.5), (10_240, 3.1), (math.inf, 1.2))
 """GELUs for each element of softmax, by the longest row: of a warp, of a warp with twice the registers, of a block that
-holds the row in registers, of one that holds it in shared memory. H200, bf16 and fp32, 67 M elements (torch 2.11)."""
+holds the row in registers, of one whose threads hold eight elements and more, of one that holds it in shared memory.
+H200, bf16 and fp32, 67 M elements, and H100, 268 M (torch 2.11)."""
 
 SOFTMAX_GRADIENT_GELUS = ((1500, 1.5), (math.inf, 0.0))
 """The same of its gradient: 1.3 to 1.9 in bf16; of longer rows memory hides it."""

@@ -26,18 +26,26 @@ GEMM_SHAPES = (
     (1, 4096, 4096),
     (16, 4096, 4096),
 )
+APART = 5
+"""Every so manieth shape comes next."""
+LAYOUTS = ("forward", "input-gradient", "weight-gradient")
 SMALL_GEMM_SHAPES = ((64, 64, 64), (128, 256, 128), (33, 65, 31))
 
 
 def gemms(cuda: bool, small: bool) -> Iterator[Probe]:
-    """Forward X·Wᵀ, gradient of the input G·W and of the weight Gᵀ·X, in the layouts that a linear gives them."""
+    """Forward X·Wᵀ, gradient of the input G·W and of the weight Gᵀ·X, in the layouts that a linear gives them.
+
+    Precisions and layouts take turns, over sizes far apart: who has time for a part of them has some of each.
+    """
     shapes = SMALL_GEMM_SHAPES if small else GEMM_SHAPES
-    precisions = ("bf16", "fp16", "tf32", "fp32") if cuda else ("fp32", "bf16")
-    for precision in precisions:
-        for m, n, k in shapes:
-            if (precision == "fp32" and m * n * k > 2**38) or (precision == "fp16" and m != n):
-                continue  # slow, and no different from bf16
-            for layout in ("forward", "input-gradient", "weight-gradient"):
+    shapes = tuple(shape for first in range(APART) for shape in shapes[first::APART])
+    precisions = ("bf16", "tf32", "fp32", "fp16") if cuda else ("fp32", "bf16")
+    for turn in range(len(LAYOUTS)):
+        for place, (m, n, k) in enumerate(shapes):
+            for later, precision in enumerate(precisions):
+                if (precision == "fp32" and m * n * k > 2**38) or (precision == "fp16" and m != n):
+                    continue  # slow, and no different from bf16
+                layout = LAYOUTS[(turn + place + later) % len(LAYOUTS)]
                 columns = {"m": m, "n": n, "k": k, "layout": layout}
                 size = DTYPES[precision].itemsize
                 yield Probe(

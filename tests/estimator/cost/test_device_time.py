@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_factor, attention_s, in_steps, work_of
+from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_clock, attention_s, in_steps, work_of
 from estimator.cost.price import price
 from estimator.operations.op import Op, again, gemm, kernels
 from estimator.operations.rank_sizes import rank_sizes
@@ -88,7 +88,7 @@ def test_products_are_faster_inside_steps_than_alone():
         assert before.seconds / 1.1 <= after.seconds < before.seconds
     # As far as the units bind it, and not memory
     (one, _) = full.priced
-    alone, moved = (at_factor(replace(one, memory_s=times * one.compute_s), 0.9, e).seconds for times in (0.0, 1e6))
+    alone, moved = (at_clock(replace(one, memory_s=times * one.compute_s), 0.9, e).seconds for times in (0.0, 1e6))
     assert alone == pytest.approx(one.seconds / 0.9)
     assert moved == pytest.approx(1e6 * one.compute_s)
     assert same == beside

@@ -37,7 +37,7 @@ def gemms(cuda: bool, small: bool) -> Iterator[Probe]:
 
     Precisions and layouts take turns, over sizes far apart: who has time for a part of them has some of each.
     """
-    shapes = SMALL_GEMM_SHAPES if small else GEMM_SHAPES
+    shapes = SMALL_GEMM_SHAPES if small else tuple(dict.fromkeys(GEMM_SHAPES))
     shapes = tuple(shape for first in range(APART) for shape in shapes[first::APART])
     precisions = ("bf16", "tf32", "fp32", "fp16") if cuda else ("fp32", "bf16")
     for turn in range(len(LAYOUTS)):

@@ -97,6 +97,32 @@ def test_flash_attention_takes_what_it_took_alone():
     assert statistics.mean(map(abs, off)) < 0.025
 
 
+def test_fp32_attention_takes_what_it_took_alone():
+    """Heads of 64, 96 and 128, causal or not, few and many: the last blocks of causal ones leave most units idle."""
+    columns, rows = json.loads((REFERENCE / "h100_fp32_attention.json").read_text()).values()
+    chip = catalog.chip("h100-sxm")
+    off = {"forward_s": [], "backward_s": []}
+    for row in rows:
+        one = dict(zip(columns, row, strict=True))
+        q = Operand(shape=(1, one["heads"], one["tokens"], one["head_dim"]), dtype="float32")
+        arguments = {"backend": "efficient", "is_causal": one["causal"]}
+        for direction, op in (("forward", ""), ("backward", "_backward")):
+            signature = Signature(
+                op=f"aten::_scaled_dot_product_efficient_attention{op}", arguments=arguments,
+                inputs=(q, q, q) if not op else (q, q, q, q), outputs=(q,) if not op else (q, q, q),
+            )  # fmt: skip
+            measured_s = one[f"{direction}_s"]
+            if one["heads"] * one["tokens"] < 8192:  # fewer blocks than units
+                continue
+            made = kernels_of(signature)
+            found_s = sum(price(x, chip, efficiencies_for(chip, None)).seconds * x.count for x in made)
+            off[f"{direction}_s"].append(abs(found_s / measured_s - 1))
+    for each in off.values():
+        assert len(each) > 200
+        assert statistics.median(each) < 0.08
+        assert sorted(each)[int(0.9 * len(each))] < 0.3
+
+
 def test_rows_cost_clocks_beside_their_scores():
     assert seconds(row_cycles=50.0) - seconds() == pytest.approx(HEADS * LENGTH * 50 / 1e11)
 

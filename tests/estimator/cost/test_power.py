@@ -1,21 +1,34 @@
 """Power: the clock at which a chip draws what it may."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import efficiencies, ideal, under_power_limit
+from estimator.cost.device_time import at_clock
+from estimator.cost.efficiency import efficiencies, efficiencies_for, ideal, under_power_limit
 from estimator.cost.power import LEAST, clock_frac
 from estimator.cost.price import Priced, price
 from estimator.cost.slowest_chip import of_slowest
-from estimator.operations.op import gemm, kernels
+from estimator.operations.aten import kernels_of
+from estimator.operations.op import Op, gemm, kernels
 from estimator.scenario.catalog import chip
+from estimator.scenario.op_list import Operand, Signature
 
 E = efficiencies("hopper")
-CHIP = chip("h200-sxm")
+CHIP, H100 = chip("h200-sxm"), chip("h100-sxm")
+DTYPES = {"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"}
+OF_SCORES = ("scores", "values", "softmax", "core")
+LOOPS = [
+    loop
+    for loop in json.loads((Path(__file__).parents[2] / "reference" / "h100_power.json").read_text())["loops"]
+    if not any(word in loop["name"] for word in OF_SCORES)
+]
 
 
 def product(n: int, precision: str = "bf16", depth: int = 0) -> Priced:
@@ -32,6 +45,46 @@ def test_products_alone_draw_more_than_a_chip_may_and_plain_kernels_less():
     assert clock_frac([(stream(1e9), 1.0)], CHIP, E) == 1.0
     assert clock_frac([(product(256), 1.0)], CHIP, E) == 1.0, "too small to fill the chip"
     assert clock_frac([(product(8192, "fp32"), 1.0)], CHIP, E) > clock_frac([(product(8192), 1.0)], CHIP, E)
+
+
+def loop_of(name: str) -> list[Priced]:
+    """What one of the measured loops does: a product of 8192 × 4096 × 8192, copies of 1 GiB, GELUs, attention."""
+    made = []
+    for each, times in re.findall(r"([a-z0-9 ]+?)(?:x(\d))?(?:\+|$)", re.sub(r"\+(\d)(\w+)", r"+\2x\1", name)):
+        made += int(times or 1) * [price(ops_of_loop(each), H100, efficiencies_for(H100, None))]
+    return made
+
+
+def ops_of_loop(each: str) -> Op:
+    if each in ("copy", "gelu"):
+        return kernels(each, "block", "forward", elements=2**29, stream=4.0, gelus=float(each == "gelu"))
+    precision, kind, *rest = (*each.split(), "forward")
+    element_bytes = 2.0 if precision == "bf16" else 4.0
+    if kind == "attention":
+        q = Operand(shape=(4, 32, 4096 if precision == "bf16" else 2048, 128), dtype=DTYPES[precision])
+        backend = "cudnn" if precision == "bf16" else "efficient"
+        back = rest[0] == "backward"
+        (op,) = kernels_of(
+            Signature(
+                op=f"aten::_scaled_dot_product_{backend}_attention{'_backward' * back}", inputs=(q,) * (3 + back),
+                outputs=(q,) * (1 + 2 * back), arguments={"backend": backend, "is_causal": True},
+            )
+        )  # fmt: skip
+        return op
+    weight = kind == "weight"
+    sizes = {"m": 8192, "n": 4096, "k": 8192} if weight else {"m": 8192, "n": 8192, "k": 4096}
+    return gemm("p", "block", "backward" if weight else "forward", element_bytes=element_bytes, precision=precision,
+                weight=weight, outer=weight, **sizes)  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop["name"])
+def test_loops_last_as_long_at_the_clock_that_their_power_leaves(loop):
+    e, work = efficiencies_for(H100, None), loop_of(loop["name"])
+    clock = float(clock_frac([(one, 1.0) for one in work], H100, e))
+    lasts_s = sum(float(at_clock(one, clock, e).seconds) for one in work)
+    assert lasts_s == pytest.approx(loop["each_s"], rel=0.09)
+    # What products of 16 bits and tf32 do alone, or with little beside, is what the limit slows down.
+    assert (clock < 0.99) == (loop["clock_mhz"] < 1790) or loop["name"] == "tf32 weight"
 
 
 def drawn_w(work: list[tuple[Priced, float]], clock: float) -> float:

@@ -6,14 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.efficiency import COMPUTE, efficiencies, efficiencies_for, under_power_limit
+from estimator.cost.efficiency import (
+    COMPUTE,
+    DRAWN_AT_ANY_CLOCK,
+    DRAWN_AT_ITS_CLOCK,
+    efficiencies,
+    efficiencies_for,
+    under_power_limit,
+)
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate.estimate import estimate
 from estimator.scenario import catalog
 from tests.estimator.examples import LLAMA, scenario
 
 E = efficiencies("default")
-OF_POWER = ("power_limit_w", "idle_w", "matrix_flop_j", "tf32_flop_j", "fp32_flop_j", "byte_j")
+OF_POWER = (*DRAWN_AT_ANY_CLOCK, *DRAWN_AT_ITS_CLOCK)
 
 
 def test_one_chip_is_as_it_was_measured():
@@ -61,7 +68,7 @@ def test_a_power_limit_takes_the_cube_root_of_itself_from_matrix_units_alone():
         assert limited.ranges[name].low == pytest.approx(0.512**0.5 * whole.low)
         assert limited.ranges[name].high == pytest.approx(0.512**0.2 * whole.high)
     drawn = {name: getattr(limited, name) / getattr(hopper, name) for name in OF_POWER}
-    assert drawn == pytest.approx({name: 0.64 if name in ("matrix_flop_j", "tf32_flop_j") else 0.512 for name in drawn})
+    assert drawn == pytest.approx({name: 0.64 if name in DRAWN_AT_ITS_CLOCK else 0.512 for name in drawn})
     same = set(hopper.ranges) - set(COMPUTE) - set(OF_POWER)
     assert all(getattr(limited, name) == getattr(hopper, name) for name in same)
     assert under_power_limit(hopper, 1.0) is hopper, "no limit, and the same object for what is kept by it"

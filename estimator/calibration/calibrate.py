@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Undetermined:
-    """A constant that stays inherited, and why; ``note``: what of the reason is its own, so that reasons can be grouped."""
+    """A constant that stays inherited, and why; ``note``: what of that is its own, apart as reasons are grouped."""
 
     constant: str
     reason: str

@@ -20,6 +20,7 @@ from app.importers.names import plain_name
 from app.tracing import flags_of, trace_config, unless
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode
+from estimator.scenario.own_file import refuse_own
 from estimator.scenario.problems import InputProblems, Problem
 from runners.options import ProgramOptions
 
@@ -58,6 +59,8 @@ async def put_trace(
     closes the connection ends the trace.
     """
     config = decode_json(await read_body(request, context.settings.json_limit_bytes))
+    if isinstance(config, dict):
+        refuse_own(config, "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         remedy = "Give the config.json of a model on Hugging Face."
         raise InputProblems([Problem(field="model_type", message="is missing", remedy=remedy)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.estimate import write_text
@@ -11,13 +12,17 @@ from app.commands.importing import measurements_of
 from app.encoding import encode_json
 from app.importers.imported import ImportRefused
 from app.importers.kineto.notices import NO_DEVICE_EVENTS
-from estimator.calibration.calibrate import Calibration, Source, to_document
+from estimator.calibration.calibrate import Calibration, Source, Undetermined, to_document
 from estimator.calibration.calibrate import calibrate as fitted
+from estimator.cost.efficiency import efficiencies
 from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList
 from estimator.scenario.problems import InputProblems, Problem, refusal
-from estimator.scenario.units import counted
+from estimator.scenario.units import counted, engineering, seconds
+
+SCALED = "scaled"
+"""What stands in place of the number of points where a constant was not measured, but moved along with what was."""
 
 
 def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> int:
@@ -67,24 +72,22 @@ def _check_chip(path: Path, measurement: Measurement, ops: OpList) -> None:
 
 def text(made: Calibration, out: Path | None = None) -> str:
     """Write a calibration for a terminal: constants, what was gained on points held back, and what stays inherited."""
-    rows = [
-        [
-            constant,
-            f"{one.value:.4g}",
-            f"{one.low:.4g} to {one.high:.4g}",
-            # a single point is met by what is taken from it
-            f"{made.residuals_frac[constant]:.1%}" if made.points[constant] > 1 else "",
-            str(made.points[constant]) if made.points[constant] else "scaled",
-            one.unit,
-        ]
-        for constant, one in made.ranges.items()
-    ]
-    lines = [f"{made.name}, from {', '.join(dict.fromkeys(made.made_from))}"]
+    lines = wrapped(f"{made.name}, from {', '.join(dict.fromkeys(made.made_from))}", hanging=2)
     for left, why in made.left_out.items():
         lines += wrapped(f"nothing taken from {left}: {why}", hanging=2)
-    lines.append("")
-    lines.append(table(["constant", "value", "range", "residual", "points", "unit"], rows))
-    lines += [f"  {name}: rates fitted to products" for name in made.tables]
+    lines += ["", _constants(made), *(f"{name}: rates fitted to products" for name in made.tables), ""]
+    lines += wrapped(
+        f"inherited: the number of {made.base} in whose place the value stands, and how many times that it is; range: "
+        "about 80 % of cases; residual: by how much its points are missed, the median. Of what a constant is, its unit "
+        "in the file says (--json prints it).",
+        hanging=2,
+    )
+    if any(not points for points in made.points.values()):
+        lines += wrapped(
+            f"{SCALED}: not measured, but moved along with what was: the number of {made.base}, as many times as long "
+            "as what it follows on the host (its bare launch, or an op) was measured to be.",
+            hanging=2,
+        )
     if made.errors:
         lines += ["", "median error of points held back, before and after:"]
         errors = [
@@ -93,8 +96,47 @@ def text(made: Calibration, out: Path | None = None) -> str:
         lines.append(table(["", "points", "before", "after"], errors, indent="  "))
     if made.undetermined:
         lines += ["", f"{counted(len(made.undetermined), 'constant')} stay as those of {made.base}:"]
-        for one in made.undetermined:
-            lines += wrapped(f"{one.constant}: {one.reason}", "  ", hanging=2)
+        lines += _inherited(made.undetermined)
     if out is not None:
-        lines += ["", f"written to {out}: headroom estimate SCENARIO.json --calibration {out}"]
+        lines += ["", f"written to {out}; to predict under it:"]
+        lines.append(f"  headroom estimate SCENARIO.json --calibration {out}")
     return "\n".join(lines)
+
+
+def _constants(made: Calibration) -> str:
+    base = efficiencies(made.base).ranges
+    rows = []
+    for constant, one in made.ranges.items():
+        own, points = base[constant].value, made.points[constant]
+        rows.append(
+            [
+                constant,
+                _quantity(constant, one.value),
+                f"{_quantity(constant, one.low)} to {_quantity(constant, one.high)}",
+                _quantity(constant, own) if own else "none",
+                f"×{one.value / own:.2f}" if own else "",
+                str(points) if points else SCALED,
+                # a single point is met by what is taken from it
+                f"{made.residuals_frac[constant]:.1%}" if points > 1 else "",
+            ]
+        )
+    return table(["constant", "value", "range", "inherited", "", "points", "residual"], rows)
+
+
+def _quantity(constant: str, value: float) -> str:
+    """Write a number in the unit that its constant's name ends in."""
+    if constant.endswith("bytes_per_s"):
+        return engineering(value, "B/s")
+    return seconds(value) if constant.endswith("_s") else f"{value:.3g}"
+
+
+def _inherited(undetermined: Sequence[Undetermined]) -> list[str]:
+    """Each reason once, with the constants that it holds for, and behind those of one note the note."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for one in undetermined:
+        by_reason.setdefault(one.reason, {}).setdefault(one.note, []).append(one.constant)
+    lines = []
+    for reason, by_note in by_reason.items():
+        names = [", ".join(names) + (f" ({note})" if note else "") for note, names in by_note.items()]
+        lines += wrapped(f"{reason}: {'; '.join(names)}", "  ", hanging=2)
+    return lines

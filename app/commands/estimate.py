@@ -189,7 +189,8 @@ def text(found: Estimate, rows: str = "tokens") -> str:
     fewer = f" (lower, as {skipped})" if found.hfu < found.mfu else ""
     lines += wrapped(f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}{fewer}", hanging=13)
     if memory.peak_bytes:
-        lines.append(f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}")
+        held = f"{bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}"
+        lines += wrapped(f"peak memory  {held}: {fits}", hanging=13)
     lines += wrapped(f"limit        {found.limits}", hanging=13)
     lines += ["", _shares("phase", found.phases_s, SHOWN_PHASES, seconds)]
     if memory.peak_bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.calibration import read_calibrations
-from app.commands.files import print_json, read_document, table
+from app.commands.files import print_json, read_document, table, wrapped
 from app.commands.laying import option_of, read_laying
 from app.tracing import failure, flags_of, trace_command
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
@@ -39,6 +39,8 @@ from runners.reference.plans import plans
 from runners.series_list import Entry, entries_of, read_series
 
 PREDICTIONS_FILE = "predictions.json"
+NAMED = 12
+"""How many predictions that stand already are named; more would hide what is said of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,9 @@ def predict(
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_calibrations(calibration)
     known = _known(results)
-    stood = known.keys() & {entry.name for entry in entries}
+    if results is not None and (stood := [entry.name for entry in entries if entry.name in known]):
+        # before the others, which may take minutes and fill the terminal
+        print("\n".join(_left_alone(stood, len(entries), results, bool(calibration))), file=sys.stderr)
     asked = " ".join(sorted((*plan, *split)))
     found: list[Prediction] = []
     refused: list[Problem] = []
@@ -133,13 +137,21 @@ def predict(
         print_json([_flat(one) for one in compared])
     else:
         print("\n".join(_lines(compared)))
-    if calibration and stood:
-        many = counted(len(stood), "prediction")
-        kept = f"headroom: {many} in {results}/{PREDICTIONS_FILE} stood before and stay as they were"
-        print(f"{kept}: --calibration is of the others alone. Name other --results to predict anew.", file=sys.stderr)
     if refused:
         raise InputProblems(refused)  # the others stand
     return 0
+
+
+def _left_alone(stood: Sequence[str], entries: int, results: Path, calibrated: bool) -> list[str]:
+    """Say which predictions of a list stand already, and how they are made anew."""
+    names = [*stood[:NAMED], *([f"{len(stood) - NAMED} more"] if len(stood) > NAMED else [])]
+    stay = "stays as it is" if len(stood) == 1 else "stay as they are"
+    if calibrated:
+        rest = len(stood) < entries
+        stay += "; --calibration is of the others alone" if rest else ", and --calibration is not used"
+    many = f"{len(stood)} of {counted(entries, 'prediction')}"
+    said = f"headroom: {many} stood before in {results / PREDICTIONS_FILE} and {stay}: {', '.join(names)}."
+    return wrapped(f"{said} To predict anew, name other --results, or delete {PREDICTIONS_FILE}.", hanging=2)
 
 
 def _predicted(

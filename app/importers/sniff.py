@@ -21,6 +21,7 @@ from app.importers import (
 )
 from app.importers.imported import ImportRefused
 from app.importers.source import GZIP_MAGIC, Source
+from estimator.scenario.own_file import own_file
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
 _NSYS_REMEDY = (
@@ -194,6 +195,10 @@ def _json(head: bytes) -> str:
         return "proton"
     if not is_list and _OBJECT_A_LINE.match(head):
         return "text"
+    if not is_list and (own := own_file(names)) and own.kind == "calibration":
+        raise ImportRefused(
+            "calibration", "byte 0", "this is a calibration, in which nothing was measured", own.belongs
+        )
     if _RESULT_KEYS.intersection(names):
         return "result"
     if not is_list and names and _SCENARIO_KEYS.issubset(names):

@@ -75,10 +75,11 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Undetermined:
-    """A constant that stays inherited, and why."""
+    """A constant that stays inherited, and why; ``note``: what of that is its own, apart as reasons are grouped."""
 
     constant: str
     reason: str
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +142,13 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
         for constant in CONSTANTS[group]:
             inherited = base.ranges[constant]
             if rests[constant] < FEWEST:
-                undetermined.append(Undetermined(constant=constant, reason=_too_few(group, rests[constant], len(kept))))
+                undetermined.append(_too_few(constant, group, rests[constant], len(kept)))
             elif not better:
-                reason = f"a fit met what was held back of {group} no better"
-                undetermined.append(Undetermined(constant=constant, reason=reason))
+                reason = "a fit met the points held back no better than the inherited number"
+                undetermined.append(Undetermined(constant=constant, reason=reason, note=group))
             elif getattr(fitted, constant) == inherited.value and constant != CONSTANTS[group][0]:
                 reason = "the points are as well met without moving it"
-                undetermined.append(Undetermined(constant=constant, reason=reason))
+                undetermined.append(Undetermined(constant=constant, reason=reason, note=group))
             else:
                 value = getattr(fitted, constant)
                 counts[constant], residuals[constant] = rests[constant], residual
@@ -222,10 +223,12 @@ def to_document(made: Calibration) -> dict[str, Any]:
     }
 
 
-def _too_few(group: str, depend: int, points: int) -> str:
+def _too_few(constant: str, group: str, depend: int, points: int) -> Undetermined:
     if not points:
-        return f"nothing of {group} was measured alone, for longer than the host needs to launch it"
-    return f"{counted(depend, 'point')} of {points} of {group} depend on it, and {FEWEST} must"
+        reason = "nothing of its kind was measured alone, for longer than the host needs to launch it"
+        return Undetermined(constant=constant, reason=reason, note=group)
+    reason = f"fewer than {FEWEST} points of its kind depend on it"
+    return Undetermined(constant=constant, reason=reason, note=f"{depend} of {points}, {group}")
 
 
 def _chip(sources: Sequence[Source]) -> tuple[Chip, str]:

@@ -12,6 +12,7 @@ from estimator.scenario.fitting import DEGREES, fitting_plans
 from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.legality import legality
 from estimator.scenario.model import Model
+from estimator.scenario.own_file import refuse_own
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.training import OPTIMIZER_KERNELS, OPTIMIZERS, Training
@@ -57,6 +58,8 @@ def scenario_as_given(data: object) -> Scenario:
         raise InputProblems(
             [Problem(field="scenario", message="must be a JSON object", remedy=f"Give {', '.join(PARTS)}.")]
         )
+    if not any(name in data for name in PARTS):
+        refuse_own(data, "scenario")
     problems += unknown_keys("", data, PARTS)
     readers = {"model": model_from_json, "cluster": cluster_from_json, "plan": _plan, "training": training_from_json}
     parts: dict[str, Any] = {}

@@ -99,7 +99,7 @@
  *   made_from: string[]}} StoredCalibration
  * @typedef {{name: string, device: string, host: string, ranges: Record<string, Part>,
  *   errors: {group: string, points: number, held_back: number, before_frac: number, after_frac: number}[],
- *   undetermined: {constant: string, reason: string}[]}} Calibration  as its file has it
+ *   undetermined: {constant: string, reason: string, note: string}[]}} Calibration  as its file has it
  * @typedef {{field: string, before: any, after: any}} Change
  * @typedef {{changes: Change[], scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number,
  *   tokens_per_s: number, saves: string}} RemedyFound

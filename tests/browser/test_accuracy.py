@@ -32,6 +32,16 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     facts = page.locator("#accuracy .facts").inner_text().replace("\N{NARROW NO-BREAK SPACE}", "")
     assert f"Not drawn: {published} steps of tables that others published" in facts
     assert f"and {bare} steps without an interval" in facts
+    bring_into_view(page, "#accuracy-intervals")
+    page.wait_for_function("() => document.querySelectorAll('#accuracy-intervals .ytick text').length > 30")
+    cut = page.evaluate(
+        """() => {
+          const left = document.querySelector("#accuracy-intervals .plot").getBoundingClientRect().left;
+          const names = [...document.querySelectorAll("#accuracy-intervals .ytick text")];
+          return names.filter((one) => one.getBoundingClientRect().left < left).map((one) => one.textContent);
+        }"""
+    )
+    assert cut == [], "each name is read whole"
     row.get_by_role("button").click()
     page.get_by_role("button", name="Cause").click()
     assert query(page, "set") == "of=h200 steps, first day"

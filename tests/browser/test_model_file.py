@@ -60,6 +60,12 @@ def test_a_file_that_cannot_be_used_names_its_key_and_what_belongs_elsewhere_get
     problem = page.get_by_role("alert").filter(has_text="train.log cannot be used")
     expect(problem).to_contain_text("Choose the config.json of a Hugging Face model")
     expect(page.locator("#model")).to_have_value("llama3-8b")
+    # the page takes no calibration from a file, so says where it is taken
+    body = json.dumps({"base": "hopper", "ranges": {}}).encode()
+    page.set_input_files(PICKER, {"name": "own.json", "mimeType": "application/json", "buffer": body})
+    problem = page.get_by_role("alert").filter(has_text="own.json cannot be used")
+    expect(problem).to_contain_text("ranges: this is a calibration, no config.json")
+    expect(problem).to_contain_text("--calibration FILE")
     # what belongs elsewhere on the page gets there, and that is said
     reference = ROOT / "tests" / "reference"
     listed = tmp_path / "listed.json"

@@ -180,6 +180,8 @@ def test_what_does_not_fit_is_muted_and_told_what_makes_it_fit(visit):
     remedies.get_by_role("button", name=re.compile("^Try")).first.click()
     expect(side(page, "B")).not_to_contain_text("does not fit")
     expect(page.locator("#tile-peak-memory .r")).to_contain_text("OOM risk")
+    says = re.compile("of steps predicted like this one, about .* run out of memory")
+    expect(page.locator("#tile-peak-memory")).to_have_attribute("title", says)
     # every change stands in the title, whatever the name has room for
     expect(side(page, "B")).to_have_attribute("title", re.compile("against A: "))
 

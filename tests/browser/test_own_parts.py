@@ -95,6 +95,8 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     page.locator("details.calibration summary").click()
     page.get_by_role("button", name="Calibrate").click()
     expect(page.locator(".calibration .problem")).to_contain_text("Tick the measurements")
+    # whose they are is seen before they are ticked
+    expect(page.locator(".probes label", has_text="launches").first).to_contain_text("NVIDIA H200 · ")
     page.locator(".probes label", has_text="launches").first.click()
     page.get_by_label("Name of the calibration").fill("our host")
     with page.expect_event("load"):
@@ -113,11 +115,31 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     page.go_back()
     page.go_back()
     expect(page.locator("details.calibration .chosen")).to_have_text(re.compile("^our host"))
+    expect(page.locator(".calibration .hint", has_text="For NVIDIA H200")).to_contain_text("constants as shipped")
     page.locator("details.calibration summary").click()
     with page.expect_event("load"):
         page.get_by_label("Calibration", exact=True).select_option("")
     wait_for_figures(page)
     assert number(headline(page)[0]) == before
+
+
+def test_probes_of_the_chip_that_is_shown_are_offered_first(open_page: OpenPage, drop: Drop) -> None:
+    page = open_page("/?model=gpt2&chip=h100-sxm&chips_per_node=1&dp=1&global_batch=1&micro_batch=1&seq_len=128")
+    wait_for_figures(page)
+    reference = ROOT / "tests" / "reference"
+    of_h100 = reference / "h100_drawn" / "probes-one-a0.json"
+    for path in (of_h100, reference / "h200_programs" / "launches.json"):
+        drop(page, path)
+        expect(page.locator(".import", has_text=path.name)).to_contain_text("1 measurement")
+    page.locator(".brand").click()
+    wait_for_figures(page)
+    page.locator("#chip").select_option("h100-sxm")
+    page.locator("details.calibration summary").click()
+    expect(page.locator(".calibration > .hint").first).to_contain_text("a few minutes of probes measure")
+    probes = page.locator(".probes label")
+    expect(probes.first).to_contain_text("NVIDIA H100")
+    page.locator("#chip").select_option("h200-sxm")
+    expect(probes.first).to_contain_text("NVIDIA H200")
 
 
 def test_fields_of_experts_links_and_nodes(visit: OpenPage) -> None:

@@ -270,7 +270,7 @@ CUT = """() => [...document.querySelectorAll("#search main select")].filter((one
 def test_the_batch_is_said_to_be_explore_s_and_one_press_takes_a_usual_one(visit):
     page = visit("/?view=search&model=llama3.2-1b&chip=h200-sxm&chips_per_node=4&dp=4&seq_len=2048&global_batch=16")
     expect(page.locator(ROWS).first).to_be_visible()
-    expect(page.locator("#cells .sub")).to_have_text("least step time; click: B")
+    expect(page.locator("#cells .sub")).to_have_text("step time; click opens as B")
     words = page.locator("#search .search-form .hint").first
     expect(words).to_have_text("32.8 k tokens a step, the batch of the sample: take 256 sequences")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -127,7 +127,10 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     capsys.readouterr()
     predict(tmp_path / "list.json", 1, "h200-sxm", [tmp_path / "calibration.json"], tmp_path / "results", as_json=True)
     printed = capsys.readouterr()
-    assert "stood before and stay as they were: --calibration is of the others alone" in printed.err
+    many = len(entries)
+    said = " ".join(printed.err.split())
+    assert said.startswith(f"headroom: {many} of {many} predictions stood before in {tmp_path / 'results'}")
+    assert f"stay as they are, and --calibration is not used: {', '.join(NAMES)}. To predict anew, name other" in said
     compared = json.loads(printed.out)
     assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
     for one in compared:

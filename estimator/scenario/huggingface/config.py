@@ -10,6 +10,7 @@ from estimator.scenario.codec import decode
 from estimator.scenario.huggingface.architectures import ARCHITECTURES
 from estimator.scenario.huggingface.keys import Keys
 from estimator.scenario.model import Model
+from estimator.scenario.own_file import refuse_own
 from estimator.scenario.problems import InputProblems, Problem, refusal
 
 KEY_OF_FIELD = {
@@ -51,9 +52,7 @@ def read_hf(document: object) -> HfReading:
     """Read a config.json and say what was assumed; raise InputProblems that name its keys."""
     if not isinstance(document, Mapping):
         raise refusal("(document)", "must be a JSON object", "Give the config.json of a model.")
-    if "traceEvents" in document:
-        remedy = "Import it: drop it on the page, or headroom import FILE."
-        raise refusal("traceEvents", "is a profiler's; this is a trace, no config.json", remedy)
+    refuse_own(document, "config.json")
     architecture = _architecture(document)
     where = ""
     assumptions = []

@@ -129,10 +129,26 @@ export function accuracyFigure({ points, by, colour, narrow }) {
   };
 }
 
-/** Letters of a line of a set's name, and the most lines: names that differ in their last words alone are told apart. */
-const NAMES = { narrow: { letters: 20, lines: 5 }, wide: { letters: 46, lines: 2 } };
+/** Letters of a line of a set's name, as many as the margin has room for, and the most lines: no name is cut. */
+const NAMES = { narrow: { letters: 20, lines: 5 }, wide: { letters: 42, lines: 2 } };
 const LINE_PX = 14;
 const BETWEEN_PX = 5;
+/** Above the first of sets that go on as it does, and below the last. */
+const APART_PX = 7;
+
+/**
+ * Names one below the other, each in which another goes on by what it has more than that: the same steps, predicted
+ * otherwise, stand below them. @param {string[]} names @returns {string[]}
+ */
+function belowTheirFirst(names) {
+  let first = "";
+  return names.map((name) => {
+    const rest = first && name.startsWith(first) ? /^,? (.+)/.exec(name.slice(first.length)) : null;
+    if (rest) return `… ${rest[1]}`;
+    first = name;
+    return name;
+  });
+}
 
 /**
  * Of each set, the share of measured times that intervals hold, fitted with it and without its source.
@@ -143,17 +159,27 @@ const BETWEEN_PX = 5;
 export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
   const known = sets.filter((one) => one.held_out !== null && one.time);
   const { letters, lines } = narrow ? NAMES.narrow : NAMES.wide;
-  const names = known.map((one) => inLines(one.name, letters, lines));
+  const shown = belowTheirFirst(known.map((one) => one.name));
+  const names = shown.map((its) => inLines(its, letters, lines));
   const labels = names.map((its, at) => {
     const text = its.map(escaped).join("<br>");
     return known[at].name === chosen ? `<b>${text}</b>` : text;
   });
-  // each set has the height of its name
+  const isFirst = known.map((one, at) => shown[at] === one.name);
+  // each set has the height of its name; those that go on as the first of them does stand together
   let below_px = 0;
   const places = names
-    .map((its) => LINE_PX * its.length + BETWEEN_PX)
+    .map((its, at) => {
+      const row_px = LINE_PX * its.length + BETWEEN_PX;
+      const apart = at > 0 && isFirst[at] && !(isFirst[at - 1] && (isFirst[at + 1] ?? true));
+      return { row_px, apart_px: apart ? APART_PX : 0 };
+    })
     .reverse()
-    .map((row_px) => (below_px += row_px) - row_px / 2)
+    .map(({ row_px, apart_px }) => {
+      const place = below_px + row_px / 2;
+      below_px += row_px + apart_px;
+      return place;
+    })
     .reverse();
   const [from, to] = [-AROUND, AROUND].map((off) => Math.round(100 * asked_frac) + off);
   const dots = (/** @type {"covered" | "held_out"} */ what, /** @type {string} */ name, /** @type {any} */ marker) => ({

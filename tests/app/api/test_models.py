@@ -42,6 +42,8 @@ def test_what_is_assumed_is_said(shared_client):
     ("body", "field"),
     [
         ({"architectures": ["MambaForCausalLM"]}, "architectures"),
+        ({"schema_version": 1, "base": "hopper", "ranges": {}}, "ranges"),
+        (scenario(), "cluster"),
         ({"model_type": "llama", "vocab_size": 0}, "vocab_size"),
         ([], "(document)"),
         (b"", "(document)"),

@@ -53,6 +53,7 @@ def test_what_is_traced_has_a_name_that_tells_it_apart_and_that_every_disk_takes
     [
         ({}, {}, "model_type"),
         ([], {}, "model_type"),
+        ({"base": "hopper", "ranges": {}}, {}, "ranges"),
         (HUGGING_FACE_OTHER, {"chip": "z80"}, "chip"),
         (HUGGING_FACE_OTHER, {"precision": "fp3"}, "precision"),
         (HUGGING_FACE_OTHER, {"batch": 0}, "batch"),

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from app.cli import run
+from app.commands.files import WIDTH
+from estimator.cost.efficiency import efficiencies
+from estimator.scenario.units import seconds
 from tests.app.importers.kineto import made
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -20,7 +25,10 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "our H200, from launches.json" in said
     assert "host_forward_s" in said
-    assert "gemm_matrix_frac: nothing of products was measured alone" in said
+    alone = "nothing of its kind was measured alone, for longer than the host needs to launch it: "
+    grouped = " ".join(said.split())
+    assert grouped.count(alone) == 1, "a reason is said once, for all that it holds for"
+    assert "gemm_matrix_frac, gemm_start_s, gemm_overlap_power (products)" in grouped.partition(alone)[2]
     document = json.loads(out.read_text())
     assert document["device"] == "NVIDIA H200"
     assert document["host"] == "Intel(R) Xeon(R) Processor, 64 cores"
@@ -91,11 +99,41 @@ def test_the_same_probes_twice_are_refused_and_a_step_that_gives_nothing_is_name
     step.write_text(json.dumps(document | {"rows": [], "steps_s": [0.1, 0.1]}))
     assert run(["calibrate", str(PROBES), str(again), str(step)]) == 0
     said = capsys.readouterr().out
-    assert f"from {PROBES}, {again}\n" in said, "files of one name are told apart"
-    assert "nothing taken from step.json: whole steps say nothing of single kernels" in said
-    table = [line.split() for line in said.splitlines() if line.startswith("host_")]
-    # name, value, low "to" high, residual where there is one, points, unit
-    residuals = {(line[6] if line[5].endswith("%") else line[5], line[5].endswith("%")) for line in table}
-    assert residuals >= {("1", False), ("scaled", False)}
-    with_one = {points for points, has in residuals if has}
+    named = " ".join(said.split())
+    assert f"from {PROBES}, {again} nothing taken from" in named, "files of one name are told apart"
+    assert "nothing taken from step.json: whole steps say nothing of single kernels" in named
+    rows = _rows(said)
+    assert {points for points, residual in rows.values() if not residual} >= {"1", "scaled"}
+    with_one = {points for points, residual in rows.values() if residual}
     assert all(points.isdigit() and int(points) > 1 for points in with_one), "a single point has no residual"
+
+
+def _rows(said: str) -> dict[str, tuple[str, str]]:
+    """Points and residual, "" where there is none, of each constant in the table."""
+    header, *lines = said.split("\n\n")[1].splitlines()
+    ends = [header.index(name) + len(name) for name in ("inherited", "points", "residual")]
+    return {
+        line.split()[0]: (line[ends[0] : ends[1]].split()[-1], line[ends[1] : ends[2]].strip())
+        for line in lines
+        if "rates fitted" not in line
+    }
+
+
+@pytest.mark.parametrize("probes", ["h200_host/probes.json", "h100_drawn/probes-one-a0.json"])
+def test_what_is_printed_is_read_in_a_hundred_columns(probes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a path of the user's own may be longer than a line
+    assert run(["calibrate", str(REFERENCE / probes), "--out", "made.json"]) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= WIDTH
+    document = json.loads(Path("made.json").read_text())
+    own, base = document["ranges"]["host_forward_s"], efficiencies(document["base"]).host_forward_s
+    (line,) = [line for line in said.splitlines() if line.startswith("host_forward_s")]
+    for words in (seconds(own["value"]), f"{seconds(own['low'])} to {seconds(own['high'])}", seconds(base)):
+        assert words in line
+    assert f"×{own['value'] / base:.2f}" in line
+    assert _rows(said).keys() == document["ranges"].keys()
+    assert "scaled: not measured, but moved along with what was" in said
+    undetermined = {one["reason"] for one in document["undetermined"]}
+    for reason in undetermined:
+        assert " ".join(said.split()).count(f"{reason}: ") == 1
+    assert said.endswith("headroom estimate SCENARIO.json --calibration made.json\n")

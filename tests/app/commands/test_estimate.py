@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import run
 from app.commands.estimate import text
+from app.commands.files import WIDTH
 from app.commands.risk import at_risk
 from estimator.estimate.estimate import estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
@@ -40,15 +41,25 @@ def test_estimate_gives_what_the_model_says(write, capsys):
 
 
 @pytest.mark.parametrize(
-    ("risk", "words"), [(None, ""), (0.049, ""), (0.27, ", with a risk of 27% to run out of memory")]
+    ("risk", "surely"),
+    [
+        (None, None),
+        (0.049, None),
+        (0.12, ", most likely"),
+        (0.27, " only just"),
+        (0.5, " only just, if at all"),
+    ],
 )
-def test_a_risk_worth_a_word_stands_behind_fits(risk, words):
+def test_a_risk_worth_a_word_stands_behind_fits(risk, surely):
+    words = "" if surely is None else f"{surely} (about {risk:.0%} of steps predicted like it run out of memory)"
     assert at_risk(risk) == words
     if risk is not None:
         one = estimate(scenario_from_json(LLAMA))
         held = dataclasses.replace(one.memory, out_of_memory_frac=risk)
         lines = text(dataclasses.replace(one, memory=held)).splitlines()
-        assert next(line for line in lines if line.startswith("peak memory")).endswith(f": fits{words}")
+        assert max(map(len, lines)) <= WIDTH
+        said = " ".join("\n".join(lines).split())
+        assert f": fits{words} limit " in said
 
 
 def test_estimate_takes_the_model_of_a_config_json(write, capsys):

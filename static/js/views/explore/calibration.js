@@ -34,6 +34,10 @@ export function createCalibration() {
     "details",
     { class: "unfold calibration", "data-part": "calibration" },
     h("summary", {}, h("b", { text: "Calibrated" }), chosen),
+    h("p", {
+      class: "hint",
+      text: "Predictions are of a usual chip and host. A calibration makes them of your own, which a few minutes of probes measure.",
+    }),
     select,
     facts,
     h("h3", { text: "Make one" }),
@@ -62,23 +66,41 @@ export function createCalibration() {
 
   /** @param {import("../../types.js").Calibration} one */
   function tell({ device, host, errors, undetermined }) {
-    const rows = errors.map(({ group, before_frac, after_frac }) =>
+    const moved = errors.filter(({ before_frac, after_frac }) => after_frac !== before_frac);
+    const rows = moved.map(({ group, before_frac, after_frac }) =>
       h("li", { text: `${group}: ${percent(before_frac)} → ${percent(after_frac)}` }),
     );
+    const others = errors.filter((one) => !moved.includes(one)).map(({ group }) => group);
     const lacks = undetermined.map(({ constant }) => constant).join(", ");
     facts.replaceChildren(
       h("p", { text: `For ${device}; host ${host || "not told"}.` }),
-      ...(rows.length ? [h("p", { text: "Median error of points held back:" }), h("ul", {}, rows)] : []),
-      ...(lacks ? [h("p", { text: `${plural(undetermined.length, "constant")} inherited.`, title: lacks })] : []),
+      ...(rows.length
+        ? [h("p", { text: "Median error of probes that were held back, shipped → calibrated:" }), h("ul", {}, rows)]
+        : []),
+      ...(others.length ? [h("p", { text: `As shipped, which met theirs as well: ${others.join(", ")}.` })] : []),
+      ...(lacks
+        ? [
+            h("p", {
+              text: `${plural(undetermined.length, "constant")} as shipped: not probed, or no better.`,
+              title: lacks,
+            }),
+          ]
+        : []),
     );
+  }
+
+  /** Whether a device is the chip that predictions are of. @param {string} device */
+  function isShown(device) {
+    const { scenario, catalog } = state;
+    const chip = catalog.chips.find(({ key }) => key === chipOf(scenario, catalog).name);
+    return Boolean(chip && isCalled(chip, device));
   }
 
   /** Say which one predictions are under, and where it is of another chip than theirs, which then does not take it. */
   function tellChosen() {
-    const { calibration, scenario, catalog } = state;
+    const { calibration } = state;
     const own = stored.find(({ id }) => id === calibration);
-    const chip = catalog.chips.find(({ key }) => key === chipOf(scenario, catalog).name);
-    const idle = own?.device && !(chip && isCalled(chip, own.device)) ? "not used, of another chip: " : "";
+    const idle = own?.device && !isShown(own.device) ? "not used, of another chip: " : "";
     put(chosen, own ? idle + described(own) : calibration ? "not on this server" : "shipped efficiencies");
   }
 
@@ -94,7 +116,11 @@ export function createCalibration() {
     tellChosen();
     element.classList.toggle("set", calibration !== "");
     const all = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format));
-    const telling = all.filter((one) => !isOfCpu(one)).slice(0, MOST);
+    // those of the chip that is shown first: of others, predictions here take no calibration
+    const telling = all
+      .filter((one) => !isOfCpu(one))
+      .sort((a, b) => Number(isShown(b.device_name)) - Number(isShown(a.device_name)))
+      .slice(0, MOST);
     const checked = new Set(picked());
     list.replaceChildren(
       ...telling.map(({ id, label, device_name, origin, bundled, created_s }) =>
@@ -102,17 +128,20 @@ export function createCalibration() {
           "label",
           {},
           h("input", { type: "checkbox", value: id, checked: checked.has(id) }),
-          h("span", {
-            text: `${label || id}${bundled ? "" : ` · ${when(created_s)}`}`,
-            title: `${device_name || "no device"}, ${origin.format}`,
-          }),
+          h(
+            "span",
+            { title: [label || id, origin.format].join(", ") },
+            label || id,
+            h("small", { text: [device_name || "no device", !bundled && when(created_s)].filter(Boolean).join(" · ") }),
+          ),
         ),
       ),
       ...(telling.length
         ? []
         : [
-            h("p", { class: "hint" }, "Upload what this prints on a machine with a GPU, in a few minutes:"),
+            h("p", { class: "hint" }, "Run this in Headroom's folder on the machine with the GPU, a few minutes:"),
             h("code", { text: PROBES }),
+            h("p", { class: "hint" }, "and drop the file that it writes on this page."),
           ]),
       ...(all.some(isOfCpu)
         ? [h("p", { class: "hint", text: "A CPU takes no calibration: this server measures its own." })]
@@ -144,7 +173,13 @@ export function createCalibration() {
 
   element.addEventListener("toggle", () => void refresh());
   subscribe(["measurements"], () => element.open && update());
-  subscribe(["scenario"], tellChosen);
+  let shownChip = "";
+  subscribe(["scenario"], () => {
+    const { name } = chipOf(state.scenario, state.catalog);
+    if (name !== shownChip && element.open) update();
+    else tellChosen();
+    shownChip = name;
+  });
   if (state.calibration) void refresh();
   update();
   return { element };

@@ -83,7 +83,7 @@ export function createPanel({ tour }) {
   const runTokens = h("input", {
     type: "text",
     id: "run-tokens",
-    placeholder: "1 T",
+    placeholder: "e.g. 1 T",
     inputmode: "decimal",
     title: "How many tokens the whole run sees: then the page says days and price.",
   });

@@ -305,6 +305,12 @@ function reservedHint({ estimate }) {
   return `${bytes(peak_bytes)} is what is held at the peak; the allocator reserves ${bytes(reserved_bytes)} for it, which has to fit.`;
 }
 
+/** @param {number | null} risk */
+const riskHint = (risk) =>
+  risk !== null && risk >= 0.001
+    ? `OOM risk: of steps predicted like this one, about ${percent(risk, 2)} run out of memory.`
+    : "";
+
 /** @param {Tile} tile @param {Side | null} a @param {Side} b @param {string} edited */
 function memory(tile, a, b, edited) {
   const [first, second] = [a?.peak_bytes ?? null, b.peak_bytes];
@@ -317,7 +323,8 @@ function memory(tile, a, b, edited) {
   tile.a.hidden = tile.to.hidden = !a;
   tile.b.classList.toggle("over", !b.fits);
   put(tile.unit, capacity && scaleFor(capacity, "bytes").factor === factor ? `of ${bytes(capacity)}` : unit);
-  tile.element.title = [reservedHint(b), capacityHint()].filter(Boolean).join(" ");
+  const risk = b.risk_frac ?? a?.risk_frac ?? null;
+  tile.element.title = [reservedHint(b), riskHint(risk), capacityHint()].filter(Boolean).join(" ");
   tile.element.classList.toggle("alarm", !b.fits);
   const over = !b.fits && b.estimate ? b.estimate.memory.reserved_bytes - b.estimate.memory.capacity_bytes : 0;
   const open = Boolean(state.pair && unconfirmed(state.pair));
@@ -333,7 +340,6 @@ function memory(tile, a, b, edited) {
         : "",
   );
   tile.delta.className = over > 0 ? "worse" : "";
-  const risk = b.risk_frac ?? a?.risk_frac ?? null;
   // the figure above is the peak, and this is what has to fit
   const needed = over > 0 && !narrow() ? b.estimate?.memory.reserved_bytes : 0;
   put(tile.low, needed ? `needs ${measured(needed / factor)}` : "");

@@ -136,7 +136,7 @@ export function createSearchForm() {
     fixedWords,
     h("button", { type: "button", class: "link", text: "change", onclick: () => show("explore") }),
   );
-  const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "1 T" });
+  const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "e.g. 1 T" });
   mayRefuse(tokens);
   tokens.addEventListener("change", () => {
     const value = tokensIn(tokens.value);
@@ -257,8 +257,10 @@ export function createSearchForm() {
     if (outOfRange) refuse(least, "");
     fill(least, wanted.least_chips);
     const fewer = wanted.objective === "cost";
-    least.placeholder = fewer ? "any" : "as many";
-    least.title = fewer ? "The cheapest plan is looked for on fewer chips too, down to this number." : "";
+    least.placeholder = fewer ? "any" : "as at most";
+    least.title = fewer
+      ? "The cheapest plan is looked for on fewer chips too, down to this number."
+      : "Left empty, all of them work: plans on fewer are not looked at.";
     fill(most, wanted.most_chips || usualMost());
     outOfRange = least.value === String(wanted.least_chips) ? emptyRange() : "";
     if (outOfRange) refuse(least, outOfRange);

@@ -95,7 +95,7 @@ export function createPlanFigures() {
     name,
     actions: [pair.element],
   });
-  put(front.sub, "click: B");
+  put(front.sub, "click opens as B");
   /** @type {Answer[][]} */
   let order = [];
   /** @type {Cell[]} */
@@ -138,7 +138,7 @@ export function createPlanFigures() {
     inCells = found;
     cells.element.hidden = !found.length;
     const best = measure(objective === "memory" ? "memory" : objective === "cost" ? "hours" : "time");
-    put(cells.sub, `least ${best.text}; click: B`);
+    put(cells.sub, `${best.text}; click opens as B`);
     if (!found.length) return;
     cells.now(() => {
       requestAnimationFrame(listenCells);

@@ -48,7 +48,7 @@ export function createSearch(root) {
   const tableCard = h(
     "section",
     { class: "card w12", id: "best-plans", hidden: true },
-    h("header", {}, h("h3", { text: "All that came close" }), h("span", { class: "sub", text: "click: B" })),
+    h("header", {}, h("h3", { text: "All that came close" }), h("span", { class: "sub", text: "click opens as B" })),
     table.element,
   );
   const main = h(

@@ -1,0 +1,64 @@
+"""headroom predict: what stands already is said before anything else, and stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+import pytest
+
+from app.cli import run
+from app.commands.predict import NAMED
+from tests.app.examples import LLAMA
+
+
+def steps(*names):
+    return [{"name": name, "scenario": LLAMA} for name in names]
+
+
+def test_predictions_that_stand_are_named_before_the_others_are_made(write, tmp_path, capsys):
+    results = tmp_path / "results"
+    asked = ["predict", write(steps("first"), "first.json"), "--results", str(results)]
+    assert run(asked) == 0
+    assert capsys.readouterr().err == "", "nothing stood"
+    both = ["predict", write(steps("first", "second"), "both.json"), "--results", str(results)]
+    with contextlib.redirect_stderr(sys.stdout):
+        assert run(both) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("headroom: 1 of 2 predictions stood before in"), "before the table"
+    note, _, table = said.partition("\nstep ")
+    words = " ".join(note.split())
+    assert f"{results}/predictions.json and stays as it is: first. To predict anew, name other --results" in words
+    assert "calibration" not in words
+    assert [line.split()[0] for line in table.splitlines()[1:3]] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["first", "second"], "stays as it is; --calibration is of the others alone: first."),
+        (["first"], "stays as it is, and --calibration is not used: first."),
+    ],
+)
+def test_a_calibration_is_of_those_that_do_not_stand(write, tmp_path, capsys, asked, words):
+    results = str(tmp_path / "results")
+    assert run(["predict", write(steps("first"), "first.json"), "--results", results]) == 0
+    (first,) = json.loads((tmp_path / "results" / "predictions.json").read_text())
+    half = {"value": 0.3, "low": 0.3, "high": 0.3, "unit": "", "source": ""}
+    calibration = write({"base": "hopper", "ranges": {"gemm_matrix_frac": half}}, "own.json")
+    capsys.readouterr()
+    listed = write(steps(*asked), "asked.json")
+    assert run(["predict", listed, "--results", results, "--calibration", calibration]) == 0
+    assert words in " ".join(capsys.readouterr().err.split())
+    found = json.loads((tmp_path / "results" / "predictions.json").read_text())
+    assert found[0] == first
+    assert all(one["step_time_s"] > 1.5 * first["step_time_s"] for one in found[1:])
+
+
+def test_of_many_that_stand_some_are_named(write, tmp_path, capsys):
+    listed = write(steps(*(f"step-{at}" for at in range(NAMED + 3))), "many.json")
+    for _ in range(2):
+        assert run(["predict", listed, "--results", str(tmp_path / "results")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"step-{NAMED - 1}, 3 more. To predict anew" in said

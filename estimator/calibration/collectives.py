@@ -23,10 +23,14 @@ OF_COLLECTIVES = ("link_frac", "collective_start_s", "collective_rank_s")
 
 @dataclass(frozen=True, kw_only=True)
 class Exchanges:
-    """Collectives within a node of one device."""
+    """Collectives within a node of one device; ``small`` are those whose time a link's start makes.
+
+    Of runs in Python, which ask for one after another, small ones take as long as their host.
+    """
 
     cluster: Cluster
     measured: tuple[MeasuredCollective, ...]
+    small: tuple[MeasuredCollective, ...]
 
 
 def collective_points(measurements: Sequence[Measurement], chip: str) -> Exchanges:
@@ -36,18 +40,23 @@ def collective_points(measurements: Sequence[Measurement], chip: str) -> Exchang
         chip=one, chips_per_node=one.chips_per_node, link=catalog.link(one.link), network=catalog.link(one.network)
     )
     found = [
-        point
+        (measurement.origin.kind == "run", point)
         for measurement in measurements
         for point in measurement.collectives
         if point.kind in TRAFFIC and 1 < point.ranks <= one.chips_per_node and point.seconds > 0
     ]
-    return Exchanges(cluster=cluster, measured=tuple(found))
+    small = (
+        point
+        for by_python, point in found
+        if not by_python and point.bytes <= SMALL_BYTES and point.kind != "p2p"
+    )  # fmt: skip
+    return Exchanges(cluster=cluster, measured=tuple(point for _, point in found), small=tuple(small))
 
 
 def fit_collectives(given: Exchanges, e: Efficiencies) -> tuple[dict[str, Fitted], dict[str, str]]:
     """Bandwidth from large payloads; start, and start per rank, from small ones; reasons where there are too few."""
     large = [one for one in given.measured if one.bytes >= LARGE_BYTES and one.kind != "p2p"]
-    small = [one for one in given.measured if one.bytes <= SMALL_BYTES and one.kind != "p2p"]
+    small = list(given.small)
     found: dict[str, Fitted] = {}
     missing: dict[str, str] = {}
 
@@ -80,9 +89,10 @@ def fit_collectives(given: Exchanges, e: Efficiencies) -> tuple[dict[str, Fitted
     if len(small) >= FEWEST:
         e = note("collective_start_s", small, e)
     else:
-        missing["collective_start_s"] = f"{FEWEST} collectives of at most 64 KiB are needed, not {len(small)}"
+        kind = "collectives of at most 64 KiB by nccl-tests, not by Python,"
+        missing["collective_start_s"] = f"{FEWEST} {kind} are needed, not {len(small)}"
     if len({one.ranks for one in small}) > 1:
         note("collective_rank_s", small, e)
     else:
-        missing["collective_rank_s"] = "small collectives of two numbers of ranks are needed"
+        missing["collective_rank_s"] = "small collectives of two numbers of ranks are needed, likewise"
     return found, missing

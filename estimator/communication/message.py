@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.communication.placement import Groups
-from estimator.cost.collectives import TRAFFIC, Group, collective_s
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, ramp_frac
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum, minimum
 from estimator.scenario.hardware import Cluster
@@ -32,6 +32,7 @@ class Message:
     - ``sized``: ranks whose hosts first wait for how many rows they send and take (1: none).
     - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once;
       ``reachable_frac``: of which share of the ranks these are.
+    - ``ramp``: the mean of ``ramp_frac``, where messages of several sizes are added up.
     - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together;
       ``cast_elements``: of them what changes its type on the way.
     """
@@ -50,6 +51,7 @@ class Message:
     sized: Number = 1.0
     copies: int = 0
     reachable_frac: float = 1.0
+    ramp: Number | None = None
     copies_bytes: Number = 0.0
     cast_elements: Number = 0.0
 
@@ -70,7 +72,7 @@ def priced(message: Message, groups: Groups, cluster: Cluster, e: Efficiencies) 
     group = members(getattr(groups, message.group), message.ranks)
     each = collective_s(
         message.kind, message.payload_bytes, group, cluster, e, copies=message.copies,
-        reachable_frac=message.reachable_frac,
+        reachable_frac=message.reachable_frac, ramp=message.ramp,
     )  # fmt: skip
     seconds = each * message.count
     return PricedMessage(message=message, ranks=group.ranks, seconds=seconds, exposed_s=seconds)
@@ -136,11 +138,11 @@ def members(group: Group, ranks: Number | None) -> Group:
     return Group(ranks=ranks, ranks_per_node=minimum(group.ranks_per_node, ranks))
 
 
-def merged(messages: Sequence[Message]) -> dict[tuple[str, ...], Message]:
+def merged(messages: Sequence[Message], e: Efficiencies) -> dict[tuple[str, ...], Message]:
     """Add messages up that differ in size and name alone, under what they have in common.
 
-    Time is linear in bytes for one kind and group, so count · t(mean payload) is the sum over the messages. Those
-    beside attention, and those of some ranks of a group, stay apart.
+    Time is linear in bytes and ``ramp_frac`` for one kind and group, so count · t(both in the mean) is the sum over the
+    messages. Those beside attention, and those of some ranks of a group, stay apart.
     """
     found: dict[tuple[str, ...], Message] = {}
     for message in messages:
@@ -152,8 +154,14 @@ def merged(messages: Sequence[Message]) -> dict[tuple[str, ...], Message]:
             continue
         count = before.count + message.count
         total = before.payload_bytes * before.count + message.payload_bytes * message.count
-        found[key] = replace(before, count=count, payload_bytes=total / maximum(count, 1e-30))
-    return found
+        ramps = _ramp(before, e) * before.count + _ramp(message, e) * message.count
+        often = maximum(count, 1e-30)
+        found[key] = replace(before, count=count, payload_bytes=total / often, ramp=ramps / often)
+    return {key: replace(one, ramp=_ramp(one, e)) for key, one in found.items()}
+
+
+def _ramp(message: Message, e: Efficiencies) -> Number:
+    return ramp_frac(message.kind, message.payload_bytes, e) if message.ramp is None else message.ramp
 
 
 def _beside_attention(x: PricedMessage, attention_s: Number, passing: Number) -> Number:

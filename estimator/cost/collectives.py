@@ -34,10 +34,13 @@ def collective_s(
     *,
     copies: int = 0,
     reachable_frac: float = 1.0,
+    ramp: Number | None = None,
 ) -> Number:
     """Time of one collective on two tiers: links inside a node, network ports between nodes.
 
-    t = latency + max(inside, between). Inside, wire = factor·(n − 1)/n · payload leaves each rank over its link.
+    t = latency + max(inside, between). Inside, wire = factor·(n − 1)/n · payload leaves each rank over its link, at the
+    bandwidth of large messages, which others take ``ramp_frac`` of a time longer to reach (``ramp``: their mean of
+    several).
     Between nodes the r ranks that a group has in one node share the wire over their r ports (each port serves the
     groups of its own chip, so groups that run at the same time do not add up); an all-to-all is not shared: each rank
     sends (n − r)/n of its payload through its own port. Where tokens go to ``copies`` experts each but to a node once,
@@ -68,15 +71,27 @@ def collective_s(
     else:
         wire = payload_bytes * TRAFFIC[kind] * ((n - 1) / n)
         inside, between, hops = wire / link, wire / (network * r), 2.0 * log2(nodes)
+    inside = inside + e.collective_ramp_s * (ramp_frac(kind, payload_bytes, e) if ramp is None else ramp)
     time = latency + where(
         across, cluster.network.latency_s * hops + maximum(where(r > 1, inside, 0.0), between), inside
     )
     return where(n > 1, time, 0.0)
 
 
+def ramp_frac(kind: str, payload_bytes: Number, e: Efficiencies) -> Number:
+    """How much of ``collective_ramp_s`` a message inside a node takes longer than at the bandwidth of large ones.
+
+    b / (b + full), b what would leave a rank of very many. NCCL fills its chain of chunks, and gives fewer channels to
+    what is smaller.
+    """
+    sent = payload_bytes * TRAFFIC[kind]
+    return sent / (sent + e.collective_full_bytes)
+
+
 def p2p_s(payload_bytes: Number, across_nodes: Any, cluster: Cluster, e: Efficiencies) -> Number:
     """Time of one message between two chips, of one node or of two."""
     inside = cluster.link.latency_s + payload_bytes / (cluster.link.bytes_per_s * e.link_frac)
+    inside = inside + e.collective_ramp_s * ramp_frac("p2p", payload_bytes, e)
     between = cluster.network.latency_s + payload_bytes / (cluster.network.bytes_per_s * e.network_frac)
     return e.collective_start_s + where(across_nodes, between, inside)
 

@@ -184,6 +184,8 @@ class Efficiencies:
     network_frac: float
     collective_start_s: float
     collective_rank_s: float
+    collective_ramp_s: float
+    collective_full_bytes: float
     contention_frac: float
     contention_megatron_frac: float
     host_link_frac: float
@@ -384,6 +386,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "looped_softmax_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,
         **dict.fromkeys((*OF_CHECKPOINTS, *OF_PASSES), 0.0),
+        "collective_full_bytes": e.collective_full_bytes,
         # The link bounds every copy
         "host_pageable_bytes_per_s": 1e12,
     }

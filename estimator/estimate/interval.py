@@ -43,7 +43,8 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_put_off_s", "host_new_product_s", "new_products_steps", "host_spread",
              "host_step_s", "host_start_kernels", "host_pass_forward_kernels",
              "host_pass_backward_kernels", "host_collective_s"),
-    "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
+    "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "collective_ramp_s",
+                      "contention_frac",
                       "contention_megatron_frac",
                       "host_link_frac", "host_pageable_bytes_per_s", "host_memory_bytes_per_s"),
 }  # fmt: skip
@@ -75,6 +76,7 @@ SHAPES = (
     "host_backward_pace_s",
     "host_ranks_power",
     "chip_spread",
+    "collective_full_bytes",
     "whole_node_factor",
     "power_limit_w",
     "idle_w",

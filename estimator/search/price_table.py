@@ -119,7 +119,7 @@ def _of_choice(
         parts=parts_of(rank, scenario.training, e),
         shard=rank.shard,
         attention=tuple(attention_s(work) for work in rank.blocks),
-        messages={(part, key): one for part, found in messages for key, one in merged(found).items()},
+        messages={(part, key): one for part, found in messages for key, one in merged(found, e).items()},
         degrees=Degrees(
             tp=columns["tp"], cp=columns["cp"], dp=columns["dp"], pp=columns["pp"], ep=columns["ep"],
             expert_tp=columns["expert_tp"], shard=columns["dp"] * columns["cp"], grid_side=d.grid_side,
@@ -135,7 +135,7 @@ def _of_choice(
 def _unsent(one: Message) -> Message:
     """A message for choices that do not send it: of none of its numbers is there a column, which others' rows have."""
     ranks = None if one.ranks is None else 1.0
-    return replace(one, count=0.0, payload_bytes=0.0, host=1.0, batches=0.0, sized=1.0, ranks=ranks)
+    return replace(one, count=0.0, payload_bytes=0.0, host=1.0, batches=0.0, sized=1.0, ranks=ranks, ramp=0.0)
 
 
 def _joined(tables: list[PriceTable], lengths: list[int]) -> PriceTable:

@@ -54,7 +54,7 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(side(page, "B")).to_contain_text("measured")
     wait_for_causes(page)
     step = page.locator("#tile-step-time dd")
-    expect(step.locator("> i")).to_contain_text(re.compile(r"^6[0-3]\."))
+    expect(step.locator("> i")).to_contain_text(re.compile(r"^6[0-5]\."))
     expect(step.locator("> b")).to_have_text("63.4")
     # its shapes propose how many tokens a step has
     titles = [page.locator(f"#tile-{name} dt span") for name in ("tokens", "price")]
@@ -184,22 +184,22 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     wait_for_figures(page)
     drop(page, unknown)
     what = page.locator("#what-if")
-    expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
+    expect(what).to_contain_text(re.compile(r"As it is: 6[0-5]\."))
     what.get_by_role("button", name="no exposed communication").click()
-    expect(what).to_contain_text(re.compile(r"−\d.* % against 6[0-3]"))
+    expect(what).to_contain_text(re.compile(r"−\d.* % against 6[0-5]"))
     expect(what.locator("tr.total")).to_contain_text("step")
     chip = what.get_by_label("On the chip")
     chip.select_option("a100-80gb-sxm")
-    expect(what).to_contain_text(re.compile(r"\+\d.* % against 6[0-3]"))
+    expect(what).to_contain_text(re.compile(r"\+\d.* % against 6[0-5]"))
     what.get_by_role("button", name="no exposed communication").click()
     chip.select_option("h200-sxm")
-    expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
+    expect(what).to_contain_text(re.compile(r"As it is: 6[0-5]\."))
     # products have one precision at a time
     for name in ("fp8", "tf32"):
         what.get_by_role("button", name=f"products in {name}").click()
         expect(what.locator("button[aria-pressed=true]")).to_have_text([f"products in {name}"])
     what.get_by_role("button", name="products in tf32").click()
-    expect(what).to_contain_text(re.compile(r"As it is: 6[0-3]\."))
+    expect(what).to_contain_text(re.compile(r"As it is: 6[0-5]\."))
     # what binds it is said in the words of its estimate
     expect(page.get_by_label("Remedies")).to_contain_text(re.compile(r"Binds.* takes .* of 6[0-3]"))
     # a profile of two ranks has its collectives: other layouts are refused, each with its reason

@@ -22,7 +22,7 @@ from estimator.operations.aten import kernels_of
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode
 from estimator.scenario.hardware import Cluster
-from estimator.scenario.measurement import MeasuredCollective, Measurement
+from estimator.scenario.measurement import MeasuredCollective, Measurement, Origin
 from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
@@ -159,9 +159,14 @@ def test_collectives_give_the_link():
         return MeasuredCollective(kind="all-reduce", bytes=size, ranks=ranks, seconds=seconds)
 
     measured = tuple(one(size, ranks) for size in sizes for ranks in (2, 8))
-    found = calibrate([of([], collectives=measured)]).ranges
+    by_python = of([], collectives=measured)
+    table = replace(by_python, measurement=replace(by_python.measurement, origin=Origin(kind="upload", format="nccl")))
+    found = calibrate([table]).ranges
     assert found["link_frac"].value == pytest.approx(0.66, rel=0.03)
     assert found["collective_start_s"].value == pytest.approx(2e-5, rel=0.15)
+    found = calibrate([by_python]).ranges
+    assert found["link_frac"].value == pytest.approx(0.66, rel=0.03)
+    assert "collective_start_s" not in found, "Python asks for small ones as slowly as its host is"
 
 
 def test_a_cpu_takes_no_calibration_and_its_files_are_named():
@@ -187,7 +192,8 @@ TRACE = OpList(source="trace", program="", calls=(), signatures=(), chip="h200-s
         (
             [of([], collectives=(MeasuredCollective(kind="all-reduce", bytes=2**26, ranks=2, seconds=1e-3),))],
             "rows: determines no constant: 4 collectives of at least 64 MiB within a node are needed, not 1; 4 "
-            "collectives of at most 64 KiB are needed, not 0; small collectives of two numbers of ranks are needed. ",
+            "collectives of at most 64 KiB by nccl-tests, not by Python, are needed, not 0; small collectives "
+            "of two numbers of ranks are needed, likewise. ",
         ),
         ([of([], name="NVIDIA H200"), of([], name="NVIDIA A100-SXM4-80GB")], "several devices"),
         ([of([], name="abacus")], "abacus"),

@@ -56,7 +56,7 @@ def test_runtimes_are_probed_around_the_same_blocks(rows):
 
 def test_products_have_three_layouts_and_their_flops(rows):
     found = of(rows, "gemm", precision="fp32", m=33)
-    assert [row["layout"] for row in found] == ["forward", "input-gradient", "weight-gradient"]
+    assert sorted(row["layout"] for row in found) == ["forward", "input-gradient", "weight-gradient"]
     for row in found:
         assert row["flops"] == 2 * row["m"] * row["n"] * row["k"]
         assert row["flops_per_s"] == pytest.approx(row["flops"] / row["median_s"])

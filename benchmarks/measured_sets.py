@@ -62,9 +62,11 @@ _DRAWN = {
         *(sorted(path for tag in tags for path in folder.glob(f"probes-{tag}-*")) if by else []),
     ]
     for series, folder in (
-        ("h200 steps drawn", DRAWN), ("h200 steps drawn again", DRAWN / "second"), ("h100 steps drawn", DRAWN_H100)
+        ("h200 steps drawn", DRAWN), ("h200 steps drawn again", DRAWN / "second"), ("h100 steps drawn", DRAWN_H100),
+        ("h200 steps drawn a fourth time", DRAWN / "fourth"), ("h200 steps of a fifth host", DRAWN / "fifth"),
     )
     for what, (ranks, tags) in _DRAWN_PROBES.items()
+    if (folder / ranks).is_dir()
     for by in ("", ", by its probes", f", by its probes {AT_ITS_PACE}")
 } | {
     f"h200 steps drawn a third time, two GPUs{by}": [

@@ -201,7 +201,7 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     what.get_by_role("button", name="products in tf32").click()
     expect(what).to_contain_text(re.compile(r"As it is: 6[0-5]\."))
     # what binds it is said in the words of its estimate
-    expect(page.get_by_label("Remedies")).to_contain_text(re.compile(r"Binds.* takes .* of 6[0-3]"))
+    expect(page.get_by_label("Remedies")).to_contain_text(re.compile(r"Binds.* takes .* of 6[0-5]"))
     # a profile of two ranks has its collectives: other layouts are refused, each with its reason
     expect(what.get_by_label("Data parallel ranks")).to_be_hidden()
     refused = what.locator("details", has_text="What it cannot be asked")

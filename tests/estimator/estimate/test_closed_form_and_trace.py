@@ -147,7 +147,7 @@ def test_a_layer_keeps_the_same_for_backward(both):
 def test_a_step_takes_and_holds_the_same(both):
     closed, traced = estimate(both.scenario), estimate_op_list(both.found, cluster_for(both.found))
     # Small kernels that only the trace has leave products a slightly smaller share, and so a higher clock.
-    assert traced.breakdown_s["matmul"] == pytest.approx(closed.breakdown_s["matmul"], rel=0.004)
+    assert traced.breakdown_s["matmul"] == pytest.approx(closed.breakdown_s["matmul"], rel=0.006)
     assert traced.breakdown_s["attention"] == pytest.approx(closed.breakdown_s["attention"], rel=0.02)
     # Positions, the mask and the loss have small kernels that the closed form does not list.
     assert traced.breakdown_s["elementwise"] == pytest.approx(closed.breakdown_s["elementwise"], rel=0.04)
@@ -173,8 +173,8 @@ PLANS = {
     "kept whole": ({"dp": 8, "sharding": "zero3"}, 1, 0.09, 0.005),
     "tensor parallel": ({"tp": 4}, 1, 0.02, 0.01),
     "tensor parallel, sharded": ({"tp": 2, "dp": 4, "sharding": "fsdp"}, 1, 0.08, 0.03),
-    "pipeline": ({"pp": 3}, 6, 0.015, 0.04),
-    "pipeline of tensor parallel ranks": ({"pp": 3, "tp": 2}, 6, 0.015, 0.04),
+    "pipeline": ({"pp": 3}, 6, 0.025, 0.04),
+    "pipeline of tensor parallel ranks": ({"pp": 3, "tp": 2}, 6, 0.025, 0.04),
 }
 
 

@@ -27,16 +27,16 @@ def listed(name: str) -> OpList:
     return from_json(found)
 
 
-# -3.1, -1.3 and +3.8 %: attention 11 to 13 % too fast, as shipped rates are the mean of four hosts
+# +0.9, +0.3 and +2.3 %: products at the clock of a step that goes on, where a profile of a few ends before power binds
 @pytest.mark.parametrize(("ranks", "within"), [(1, 0.045), (2, 0.045), (4, 0.045)])
 def test_a_step_of_llama_takes_what_its_own_ops_should(ranks, within):
     found = expected(listed(f"h200/trace-short-{ranks}.trace.json.gz"))
     assert found.measured_step_s is not None
     assert found.estimate.step_time_s == pytest.approx(found.measured_step_s, rel=within)
     pairs = found.categories
-    for name in ("matmul", "elementwise", "optimizer"):
-        assert pairs[name].predicted_s == pytest.approx(pairs[name].measured_s, rel=0.08), name
-    assert pairs["attention"].predicted_s == pytest.approx(pairs["attention"].measured_s, rel=0.15)
+    assert pairs["matmul"].predicted_s == pytest.approx(pairs["matmul"].measured_s, rel=0.12)
+    for name in ("attention", "elementwise", "optimizer"):
+        assert pairs[name].predicted_s == pytest.approx(pairs[name].measured_s, rel=0.05), name
 
 
 @pytest.mark.parametrize("name", ["h200_ddp", "h200_ddp_amp", "h200_ddp_compile"])
@@ -72,7 +72,7 @@ def test_the_step_its_ops_and_its_timeline_are_of_one_prediction(ranks):
     ops = replace(listed("h200/trace-short-1.trace.json.gz"), world_size=ranks)
     found = expected(ops)
     laid = own_step(ops)
-    assert laid.total_s == found.estimate.step_time_s
+    assert laid.total_s == pytest.approx(found.estimate.step_time_s, rel=1e-12)
     for category in ("matmul", "attention"):
         shown_s = math.fsum(op.predicted_s for op in found.ops if op.category == category)
         assert shown_s == pytest.approx(math.fsum(op.seconds for op in found.estimate.ops if op.category == category))

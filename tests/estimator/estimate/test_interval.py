@@ -96,7 +96,7 @@ def test_experts_whose_imbalance_is_not_stated_may_be_later_and_fuller_never_les
         "model": "mixtral-8x7b",
         "cluster": {"chip": "h200-sxm", "chips_per_node": 8},
         "plan": {"dp": 8, "ep": 8, "sharding": "zero1"},
-        "training": {"seq_len": 2048, "global_batch": 16, "precision": "bf16", "framework": "megatron"},
+        "training": {"seq_len": 4096, "global_batch": 32, "precision": "bf16", "framework": "megatron"},
     }
 
     def ends(training=None, plan=None):

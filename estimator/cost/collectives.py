@@ -39,8 +39,8 @@ def collective_s(
     """Time of one collective on two tiers: links inside a node, network ports between nodes.
 
     t = latency + max(inside, between). Inside, wire = factor·(n − 1)/n · payload leaves each rank over its link, at the
-    bandwidth of large messages, which others take ``ramp_frac`` of a time longer to reach (``ramp``: their mean of
-    several).
+    bandwidth of large messages, which others take ``ramp_frac`` of a time longer to reach where none leaves the node
+    (``ramp``: their mean of several).
     Between nodes the r ranks that a group has in one node share the wire over their r ports (each port serves the
     groups of its own chip, so groups that run at the same time do not add up); an all-to-all is not shared: each rank
     sends (n − r)/n of its payload through its own port. Where tokens go to ``copies`` experts each but to a node once,
@@ -71,9 +71,9 @@ def collective_s(
     else:
         wire = payload_bytes * TRAFFIC[kind] * ((n - 1) / n)
         inside, between, hops = wire / link, wire / (network * r), 2.0 * log2(nodes)
-    inside = inside + e.collective_ramp_s * (ramp_frac(kind, payload_bytes, e) if ramp is None else ramp)
+    ramp_s = e.collective_ramp_s * (ramp_frac(kind, payload_bytes, e) if ramp is None else ramp)
     time = latency + where(
-        across, cluster.network.latency_s * hops + maximum(where(r > 1, inside, 0.0), between), inside
+        across, cluster.network.latency_s * hops + maximum(where(r > 1, inside, 0.0), between), inside + ramp_s
     )
     return where(n > 1, time, 0.0)
 

@@ -26,7 +26,9 @@ def test_counts_come_by_status_and_errors_by_column(tmp_path):
     first, second, third = lines(found)
     assert first == "rows         3: 2 ok, 1 not_run"
     assert second == "predicted    on NVIDIA H200 SXM 141 GB"
-    assert re.fullmatch(r"  slowest_median_s  2 rows: median error ±\d+\.\d%, on average \d+\.\d% too (high|low)", third)
+    assert re.fullmatch(
+        r"  slowest_median_s  2 rows: median error ±\d+\.\d%, on average \d+\.\d% too (high|low)", third
+    )
     one = measured_rows(dataclasses.replace(TABLE, rows=({**RING, "slowest_median_s": 1e-9},)), tmp_path)
     assert one is not None
     assert re.fullmatch(r"  slowest_median_s  1 row: \d+\.\d% too high", lines(one)[2])

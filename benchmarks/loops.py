@@ -3,8 +3,8 @@
 ``python -m benchmarks.loops power OUT.json`` repeats products, attention, kernels and some of them in turns for 1.6 s
 each, and notes power and clock of the last 0.6 s beside the seconds of a turn; then products of models' sizes, one at
 a time. ``python -m benchmarks.loops attention OUT.json`` times fused attention in fp32, causal and not, for few heads
-and many. Tests hold predictions against what an H100 gave (tests/reference/h100_power.json and
-h100_fp32_attention.json).
+and many. Tests hold predictions against what an H100 and an H200 gave (h100_power.json, h200_power.json and
+h100_fp32_attention.json in tests/reference).
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
     """Clock of products over the full one while this work, each of it so often, goes on and on.
 
     P = idle + (Σ J_flop·FLOPs·f² + Σ J_byte·bytes + Σ J_gelu·GELUs) / T is at most the limit, as switching takes C·V²
-    and V falls with f (Mudge 2001, IEEE Computer 34(4)); T = T₁ + T_products·(1/f - 1), fused attention among them: an
-    H100's clock falls in each of them and is back in the kernel behind it (tests/reference/h100_power.json). Bytes are
-    those that memory can have moved meanwhile: what caches keep is not among them. Copies from and to the host run
-    beside kernels, or none runs beside them: their time is not of this work. A FLOP of narrower operands than 16 bits
-    takes as much less (assumed: of 32 and 16 bits a product takes 3.7 and 1.1 pJ, a sum 0.9 and 0.4; Horowitz 2014,
-    ISSCC, Computing's energy problem). 1 where the chip's power is not known, and for a lower bound.
+    and V falls with f (Mudge 2001, IEEE Computer 34(4)); T = T₁ + T_products·(1/f - 1), fused attention among them: the
+    clock falls in each of them and is back in the kernel behind it (loops on an H100 and an H200, h100_power.json and
+    h200_power.json of tests/reference). Bytes are those that memory can have moved meanwhile: what caches keep is not
+    among them. Copies from and to the host run beside kernels, or none runs beside them: their time is not of this
+    work. A FLOP of narrower operands than 16 bits takes as much less (assumed: of 32 and 16 bits a product takes 3.7
+    and 1.1 pJ, a sum 0.9 and 0.4; Horowitz 2014, ISSCC, Computing's energy problem). 1 where the chip's power is not
+    known, and for a lower bound.
     """
     if not e.power_limit_w:
         return 1.0

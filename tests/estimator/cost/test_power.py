@@ -18,15 +18,17 @@ from estimator.cost.slowest_chip import of_slowest
 from estimator.operations.aten import kernels_of
 from estimator.operations.op import Op, gemm, kernels
 from estimator.scenario.catalog import chip
+from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import Operand, Signature
 
 E = efficiencies("hopper")
-CHIP, H100 = chip("h200-sxm"), chip("h100-sxm")
+CHIP = chip("h200-sxm")
 DTYPES = {"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"}
 OF_SCORES = ("scores", "values", "softmax", "core")
 LOOPS = [
-    loop
-    for loop in json.loads((Path(__file__).parents[2] / "reference" / "h100_power.json").read_text())["loops"]
+    (key, loop)
+    for key in ("h100", "h200")
+    for loop in json.loads((Path(__file__).parents[2] / "reference" / f"{key}_power.json").read_text())["loops"]
     if not any(word in loop["name"] for word in OF_SCORES)
 ]
 
@@ -47,11 +49,11 @@ def test_products_alone_draw_more_than_a_chip_may_and_plain_kernels_less():
     assert clock_frac([(product(8192, "fp32"), 1.0)], CHIP, E) > clock_frac([(product(8192), 1.0)], CHIP, E)
 
 
-def loop_of(name: str) -> list[Priced]:
+def loop_of(name: str, chip: Chip) -> list[Priced]:
     """What one of the measured loops does: a product of 8192 × 4096 × 8192, copies of 1 GiB, GELUs, attention."""
     made = []
     for each, times in re.findall(r"([a-z0-9 ]+?)(?:x(\d))?(?:\+|$)", re.sub(r"\+(\d)(\w+)", r"+\2x\1", name)):
-        made += int(times or 1) * [price(ops_of_loop(each), H100, efficiencies_for(H100, None))]
+        made += int(times or 1) * [price(ops_of_loop(each), chip, efficiencies_for(chip, None))]
     return made
 
 
@@ -77,10 +79,11 @@ def ops_of_loop(each: str) -> Op:
                 weight=weight, outer=weight, **sizes)  # fmt: skip
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop["name"])
-def test_loops_last_as_long_at_the_clock_that_their_power_leaves(loop):
-    e, work = efficiencies_for(H100, None), loop_of(loop["name"])
-    clock = float(clock_frac([(one, 1.0) for one in work], H100, e))
+@pytest.mark.parametrize(("key", "loop"), LOOPS, ids=lambda value: value if isinstance(value, str) else value["name"])
+def test_loops_last_as_long_at_the_clock_that_their_power_leaves(key, loop):
+    on = chip(f"{key}-sxm")
+    e, work = efficiencies_for(on, None), loop_of(loop["name"], on)
+    clock = float(clock_frac([(one, 1.0) for one in work], on, e))
     lasts_s = sum(float(at_clock(one, clock, e).seconds) for one in work)
     assert lasts_s == pytest.approx(loop["each_s"], rel=0.09)
     # What products of 16 bits and tf32 do alone, or with little beside, is what the limit slows down.

@@ -41,14 +41,16 @@ def _untiled(e: Efficiencies) -> Efficiencies:
 def _attention_as_products(e: Efficiencies) -> Efficiencies:
     plain = dict.fromkeys(("attention_frac", "attention_flash_frac", "attention_flash1_frac"), e.gemm_matrix_frac)
     lengths = dict.fromkeys((name for name in NAMES_OF_LENGTH), 0.0)
-    others = {"attention_vector_frac": e.gemm_vector_frac, "attention_backward_frac": 1.0, "attention_tile": 1.0}
-    return replace(e, **plain, **lengths, **others)  # type: ignore[arg-type]
+    backwards = dict.fromkeys(("attention_backward_frac", "attention_vector_backward_frac"), 1.0)
+    others = {"attention_vector_frac": e.gemm_vector_frac, "attention_tile": 1.0}
+    return replace(e, **plain, **lengths, **backwards, **others)  # type: ignore[arg-type]
 
 
 NAMES_OF_LENGTH = (
     "attention_half_length", "attention_backward_half_length", "attention_vector_half_length", "attention_half_width",
-    "attention_backward_half_width", "attention_vector_row_cycles", "attention_vector_backward_row_cycles",
-    "attention_vector_tail_blocks", "attention_row_cycles", "attention_backward_row_cycles", "attention_tail_blocks",
+    "attention_backward_half_width", "attention_vector_half_width", "attention_vector_backward_half_width",
+    "attention_vector_row_cycles", "attention_vector_backward_row_cycles", "attention_vector_tail_blocks",
+    "attention_row_cycles", "attention_backward_row_cycles", "attention_tail_blocks",
 )  # fmt: skip
 
 
@@ -85,7 +87,7 @@ TERMS = (
     Term(name="overlap of communication", plan=_nothing_beside),
     Term(name="products slowed by what runs beside", without=_with(contention_frac=0.0, contention_megatron_frac=0.0)),
     Term(name="latency of collectives", without=_with(
-        collective_start_s=0.0, collective_rank_s=0.0, host_collective_s=0.0)),
+        collective_start_s=0.0, collective_rank_s=0.0, collective_ramp_s=0.0, host_collective_s=0.0)),
     Term(name="the pipeline's bubble", less_s=lambda one: one.phases_s[Phase.BUBBLE]),
 )  # fmt: skip
 

@@ -73,7 +73,6 @@ def alone_s(work: Work) -> float:
     for _ in range(5):
         torch.cuda._sleep(ASLEEP_CYCLES)
         found.append(row_s(work, 1))
-        torch.cuda.synchronize()
     return statistics.median(found)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from estimator.scenario.own_file import refuse_own
 from estimator.scenario.problems import InputProblems, Problem
 from runners.huggingface_batch import batch_of
 
@@ -53,6 +54,7 @@ def of_config(
         remedy = f"Run: {sys.executable} -m pip install transformers. Or give a program of your own."
         raise _bad("needs transformers, which is not installed", remedy) from None
     document = dict(given) if isinstance(given, Mapping) else _read(Path(given))
+    refuse_own(document, "config.json")
     kind = document.pop("model_type", None)
     if not isinstance(kind, str):
         raise _bad("has no model_type", "Give the config.json of a model on Hugging Face.")

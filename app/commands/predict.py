@@ -146,11 +146,10 @@ def _left_alone(stood: Sequence[str], entries: int, results: Path, calibrated: b
     """Say which predictions of a list stand already, and how they are made anew."""
     names = [*stood[:NAMED], *([f"{len(stood) - NAMED} more"] if len(stood) > NAMED else [])]
     stay = "stays as it is" if len(stood) == 1 else "stay as they are"
-    if calibrated:
-        rest = len(stood) < entries
-        stay += "; --calibration is of the others alone" if rest else ", and --calibration is not used"
     many = f"{len(stood)} of {counted(entries, 'prediction')}"
     said = f"headroom: {many} stood before in {results / PREDICTIONS_FILE} and {stay}: {', '.join(names)}."
+    if calibrated:
+        said += f" --calibration is {'of the others alone' if len(stood) < entries else 'not used'}."
     return wrapped(f"{said} To predict anew, name other --results, or delete {PREDICTIONS_FILE}.", hanging=2)
 
 

@@ -46,10 +46,8 @@ def collective_points(measurements: Sequence[Measurement], chip: str) -> Exchang
         if point.kind in TRAFFIC and 1 < point.ranks <= one.chips_per_node and point.seconds > 0
     ]
     small = (
-        point
-        for by_python, point in found
-        if not by_python and point.bytes <= SMALL_BYTES and point.kind != "p2p"
-    )  # fmt: skip
+        point for by_python, point in found if not by_python and point.bytes <= SMALL_BYTES and point.kind != "p2p"
+    )
     return Exchanges(cluster=cluster, measured=tuple(point for _, point in found), small=tuple(small))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.cost.price import UNALIGNED
+from estimator.cost.price import UNALIGNED, VECTOR
 from estimator.operations.aten import is_known, kernels_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import Category, Phase
@@ -115,7 +115,7 @@ def _group(op: Op) -> str:
             return {1: "unaligned products", 2: "products in pairs", 4: "products in fours"}[op.fetched]
         return {"tf32": "tf32 products", "fp32": "fp32 products"}.get(op.precision, "products")
     if op.kind == "attention":
-        return "fp32 attention" if op.precision in ("fp32", "tf32") else "attention"
+        return "fp32 attention" if op.precision in VECTOR else "attention"
     if op.kind == "transfer":
         return "copies of pageable memory" if op.efficiency == "host_pageable_bytes_per_s" else "copies to the host"
     if op.category == Category.OPTIMIZER:

@@ -125,10 +125,10 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies, clock: Number = 1.0) -> list[Work]:
-    """The parts of a rank with their products as fast as inside steps, at so much of the full ``clock``."""
+    """The parts of a rank with products as fast as inside steps, and fused attention, at so much of the ``clock``."""
     if as_alone(e) and isinstance(clock, float) and clock == 1.0:
         return list(parts)
-    return [_products_in_step(work, e, clock) for work in parts]
+    return [_in_step(work, e, clock) for work in parts]
 
 
 def as_alone(e: Efficiencies) -> bool:
@@ -153,7 +153,7 @@ def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
     return replace(one, seconds=seconds, compute_s=one.compute_s / factor)
 
 
-def _products_in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
+def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
     priced = tuple(at_clock(one, clock, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
     experts = list(work.experts_s)

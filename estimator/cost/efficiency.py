@@ -299,6 +299,7 @@ OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.ends
 
 DRAWN_AT_ANY_CLOCK = ("power_limit_w", "idle_w", "byte_j", "fp32_flop_j", "gelu_j")
 DRAWN_AT_ITS_CLOCK = ("matrix_flop_j", "tf32_flop_j", "attention_flop_j")
+"""What a chip draws beside matrix units, with its limit, and what a FLOP of theirs takes, at their clock's voltage."""
 
 CLOCK_EXPONENT, LEAST_CLOCK_EXPONENT, LARGEST_CLOCK_EXPONENT = 1 / 3, 1 / 5, 1 / 2
 """Clock over power limit, as a power. Switching takes C·V²·f, and V rises with f (Mudge 2001, Power: a first-class

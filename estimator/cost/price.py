@@ -9,7 +9,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s, grouped_s
 from estimator.operations.op import WALKER_THREADS, WHOLE, Op
 from estimator.scenario.arrays import maximum, minimum
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.units import Number
 
@@ -112,7 +112,7 @@ GROUPED = ("bf16", "fp16")
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    turned = op.phase == Phase.BACKWARD and not op.recomputed and op.category == Category.MATMUL
+    turned = op.turned and op.category == Category.MATMUL
     rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer, turned=turned)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))

@@ -66,7 +66,8 @@ class Op:
     ``tile`` the queries and keys that its blocks take at most, ``side_bytes`` what the small kernels around its
     backward move. ``weight`` marks what only the gradients of weights need, so that a schedule may run it later.
     ``operand_bytes``: of a product's bytes, those of the two matrices that it multiplies.
-    ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
+    ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X);
+    ``turned``: one of whose rows of the first alone do, as gradients of inputs are (G·W).
     ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     ``apart``: whether the products of the batch are kernels of their own, none of which fills the units that another
     leaves idle, ``grouped`` whether torch's grouped kernel runs them. Of ``kernels``, ``batch`` is how many each launch
@@ -119,6 +120,7 @@ class Op:
     slowed_by: tuple[str, ...] = ()
     weight: bool = False
     outer: bool = False
+    turned: bool = False
     apart: bool = False
     grouped: bool = False
     visible_frac: Number = CAUSAL_FRAC
@@ -150,6 +152,7 @@ def gemm(
     category: str = Category.MATMUL,
     weight: bool = False,
     outer: bool = False,
+    turned: bool | None = None,
     apart: bool = False,
     grouped: bool = False,
 ) -> Op:
@@ -178,6 +181,7 @@ def gemm(
         fetched=fetched,
         weight=weight,
         outer=outer or weight,
+        turned=(phase == "backward" and not (outer or weight)) if turned is None else turned,
         apart=apart,
         grouped=grouped,
     )

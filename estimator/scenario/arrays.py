@@ -40,11 +40,6 @@ def ceil_div(numerator: Number, denominator: Number) -> Number:
     return float(math.ceil(ratio)) if isinstance(ratio, (int, float)) else _numpy().ceil(ratio)
 
 
-def smallest(value: Number) -> float:
-    """Smallest element of an array; a number itself."""
-    return value if isinstance(value, (int, float)) else float(_numpy().min(value))
-
-
 def largest(value: Number) -> float:
     """Largest element of an array; a number itself."""
     return value if isinstance(value, (int, float)) else float(_numpy().max(value))

@@ -130,7 +130,7 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     many = len(entries)
     said = " ".join(printed.err.split())
     assert said.startswith(f"headroom: {many} of {many} predictions stood before in {tmp_path / 'results'}")
-    assert f"stay as they are, and --calibration is not used: {', '.join(NAMES)}. To predict anew, name other" in said
+    assert f"stay as they are: {', '.join(NAMES)}. --calibration is not used. To predict anew, name other" in said
     compared = json.loads(printed.out)
     assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
     for one in compared:

@@ -46,6 +46,7 @@ def product(
             name(s), "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=width(first), output_bytes=written,
             precision=precision(first, s), fetched=fetched,
             outer=transposed(first) and not transposed(second) if outer is None else outer, grouped=grouped,
+            turned=not transposed(first) and not transposed(second),
         )
     ]  # fmt: skip
 

@@ -37,8 +37,8 @@ def test_predictions_that_stand_are_named_before_the_others_are_made(write, tmp_
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (["first", "second"], "stays as it is; --calibration is of the others alone: first."),
-        (["first"], "stays as it is, and --calibration is not used: first."),
+        (["first", "second"], "stays as it is: first. --calibration is of the others alone."),
+        (["first"], "stays as it is: first. --calibration is not used."),
     ],
 )
 def test_a_calibration_is_of_those_that_do_not_stand(write, tmp_path, capsys, asked, words):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from estimator.communication.message import Message, members, merged, priced, priced_in_line, received_bytes
 from estimator.communication.placement import Degrees, groups_of
-from estimator.cost.collectives import TRAFFIC, Group, collective_s
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, ramp_frac
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from tests.estimator.examples import cluster, flawless
 
@@ -146,6 +146,8 @@ def test_like_messages_become_one_of_their_mean_size():
         [message(name="small", payload_bytes=1e6, count=3.0), message(payload_bytes=5e6, count=1.0)], REAL
     ).values()
     assert (found.count, found.payload_bytes) == (4.0, 2e6)
+    small, large = (ramp_frac(found.kind, size, REAL) for size in (1e6, 5e6))
+    assert found.ramp == pytest.approx((3 * small + large) / 4)
     assert merged([], REAL) == {}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, p2p_s
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, p2p_s, ramp_frac
 from tests.estimator.examples import cluster, flawless
 
 E = flawless()
@@ -25,6 +25,23 @@ def test_inside_a_node_the_link_carries_the_ring_traffic(kind, ranks, factor):
     # 10 GB/s links, no overheads: 1 GB takes factor · 0.1 s.
     group = Group(ranks=ranks, ranks_per_node=ranks)
     assert collective_s(kind, 1e9, group, cluster(), E) == pytest.approx(0.1 * factor)
+
+
+def test_a_message_inside_a_node_takes_up_to_a_ramp_longer():
+    ramped = flawless(collective_ramp_s=1e-4, collective_full_bytes=2e6)
+    # An all-reduce sends twice its payload: 2 MB of 1 MB, half of the ramp.
+    for size, frac in ((0.0, 0.0), (1e6, 0.5), (1e12, 1.0)):
+        assert ramp_frac("all-reduce", size, ramped) == pytest.approx(frac, rel=1e-5)
+        plain_s, longer_s = (collective_s("all-reduce", size, INSIDE, cluster(), e) for e in (E, ramped))
+        assert longer_s - plain_s == pytest.approx(frac * 1e-4, rel=1e-5)
+    given_s = collective_s("all-reduce", 1e6, INSIDE, cluster(), ramped, ramp=0.25)
+    assert given_s == pytest.approx(collective_s("all-reduce", 1e6, INSIDE, cluster(), E) + 0.25e-4)
+    assert p2p_s(2e6, False, cluster(), ramped) == pytest.approx(p2p_s(2e6, False, cluster(), E) + 0.5e-4)
+    across = Group(ranks=16, ranks_per_node=8)
+    assert collective_s("all-reduce", 1e6, across, cluster(8, 2), ramped) == collective_s(
+        "all-reduce", 1e6, across, cluster(8, 2), E
+    )
+    assert p2p_s(2e6, True, cluster(8, 2), ramped) == p2p_s(2e6, True, cluster(8, 2), E)
 
 
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():

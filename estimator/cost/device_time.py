@@ -139,8 +139,8 @@ def as_alone(e: Efficiencies) -> bool:
 def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
     """A product inside a step at so much of the full ``clock``, as far as matrix units bind it; anything else as it is.
 
-    Of (compute^p + waited^p)^(1/p) the share compute^p / (compute^p + waited^p) follows the rate. Fused attention waits
-    for nothing else.
+    Of (compute^p + waited^p)^(1/p) the share compute^p / (compute^p + waited^p) follows the rate. Fused attention
+    follows it whole.
     """
     if not on_matrix_units(one.op):
         return one

@@ -26,6 +26,9 @@ def test_bundled_tables_are_those_of_the_report(tmp_path, name, folder, tables):
     assert len(bundled) == tables
 
 
+SHOWN = "share of a step that waits for communication, overlapped"
+
+
 @pytest.mark.parametrize(("name", "conclusions", "groups"), [("cs336-steps", 16, 10), ("flash-attention", 24, 11)])
 def test_every_conclusion_is_measured_and_predicted(name, conclusions, groups):
     result = study(name)
@@ -35,7 +38,9 @@ def test_every_conclusion_is_measured_and_predicted(name, conclusions, groups):
         if words.endswith(", measured"):
             other = found[words.replace(", measured", ", predicted")]
             assert value > 0
-            assert 0.25 < other / value < 9, words
+            # Of gradients sent one by one beside backward 6.9 % of a step is predicted to show, 0.8 % did.
+            most = 9 if words.startswith(SHOWN) else 5
+            assert 0.25 < other / value < most, words
     assert len({one.group for one in result.series}) == groups
     for group in {one.group for one in result.series}:
         drawn = [one.name for one in result.series if one.group == group]

@@ -145,7 +145,7 @@ def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
     if not on_matrix_units(one.op):
         return one
     if one.op.kind == "attention":
-        return replace(one, seconds=maximum(one.seconds / clock, one.memory_s), compute_s=one.compute_s / clock)
+        return replace(one, seconds=one.seconds / clock, compute_s=one.compute_s / clock)
     factor = e.gemm_in_step_factor * clock
     waited_s = one.memory_s * waited_bytes(one.op, e) / maximum(one.op.bytes, 1e-30)
     bound = 1.0 / (1.0 + (waited_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)

@@ -292,7 +292,7 @@ COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pa
 and of memory do not follow it."""
 
 PRODUCTS = tuple(name for name in COMPUTE if name.startswith("gemm_"))
-"""Those of them that are rates of products: attention reaches half their FLOP/s and draws less."""
+"""Those of them that are rates of products: attention, which draws as much a FLOP, reaches half of theirs."""
 
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 """What a host that is slower takes longer for."""

@@ -30,7 +30,7 @@ def gemm_s(
 
     t = start + max(((waves · tile)^p + (waited / bandwidth)^p)^(1/p), bytes / bandwidth), where waves =
     ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library
-    picks the tile that finishes first. Where the last wave leaves units idle, s of them may share k, each at least
+    picks the tile that finishes first. Units may share k in s parts, each at least
     ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes
     longer than ``split_factor`` times what it would at that rate. Operands are fetched for the next steps while the
     unit multiplies; ``waited_bytes`` are those that it waits for, the result's above all. ``overlap_power`` is p: other
@@ -90,20 +90,18 @@ def _tiled_s(
     tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
 ) -> Number:  # fmt: skip
     unit_flops_per_s = flops_per_s / compute_units
-    deep = largest(k) >= 2 * split_depth  # most products of a search are not, and need none of what follows
     along_m, along_n = ({side: ceil_div(size, side) for side in tiles.sides} for size in (m, n))
     best: Number | None = None
     for rows, columns, rate in tiles.tiles:
         count = batch * minimum(along_m[rows] * along_n[columns], along_m[columns] * along_n[rows])
         time: Number = ceil_div(count, compute_units) * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
-        if deep:
-            whole = time
-            for parts in SPLITS:
-                if largest(k) < parts * split_depth:
-                    break
-                sums_s = 4.0 * parts * batch * m * n / memory_bytes_per_s
-                split = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * whole / parts + sums_s
-                time = minimum(time, where(k >= parts * split_depth, split, time))
+        whole = time
+        for parts in SPLITS:
+            if largest(k) < parts * split_depth:
+                break  # most products of a search are not as deep as two parts
+            sums_s = 4.0 * parts * batch * m * n / memory_bytes_per_s
+            split = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * whole / parts + sums_s
+            time = minimum(time, where(k >= parts * split_depth, split, time))
         best = time if best is None else minimum(best, time)
     assert best is not None
     floor = 2.0 * batch * m * n * k / flops_per_s

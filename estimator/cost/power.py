@@ -33,7 +33,7 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
     joules |= {name: e.matrix_flop_j * operand_bytes / 2.0 for name, operand_bytes in QUANTISED.items()}
     bytes_per_s = e.memory_frac * chip.memory_bytes_per_s
     switched_j: Number = 0.0
-    moved_j: Number = 0.0
+    other_j: Number = 0.0
     seconds: Number = 0.0
     products_s: Number = 0.0
     for one, often in work:
@@ -43,7 +43,7 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
         each_s = one.seconds * often
         seconds = seconds + each_s
         if op.kind == "kernels":
-            moved_j = moved_j + e.gelu_j * op.gelus * often
+            other_j = other_j + e.gelu_j * op.gelus * often
         elif op.kind == "attention":
             each_j = e.fp32_flop_j if op.precision in VECTOR else e.attention_flop_j
             switched_j = switched_j + op.flops * op.visible_frac * often * each_j
@@ -51,12 +51,12 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
             switched_j = switched_j + op.flops * often * joules.get(op.precision, e.matrix_flop_j)
         if on_matrix_units(op):
             products_s = products_s + each_s
-        moved_j = moved_j + e.byte_j * minimum(op.bytes * often, bytes_per_s * each_s)
+        other_j = other_j + e.byte_j * minimum(op.bytes * often, bytes_per_s * each_s)
     # What P·T is above the limit at clock f, over the joules switched at the full one, times f: f³ + slope·f - pull.
     room_w, draws = e.power_limit_w - e.idle_w, switched_j > 0
     switched_j = where(draws, switched_j, 1.0)
     pull = room_w * products_s / switched_j
-    slope = maximum((moved_j - room_w * (seconds - products_s)) / switched_j, pull - 1.0)
+    slope = maximum((other_j - room_w * (seconds - products_s)) / switched_j, pull - 1.0)
     clock: Number = 1.0
     for _ in range(ROUNDS):
         clock = clock - (clock**3 + slope * clock - pull) / (3.0 * clock**2 + slope)

@@ -104,7 +104,7 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 
 
 SPLIT_DEPTHS = {"fp32": "gemm_vector_split_depth"}
-"""The same of how deep products are split."""
+"""The least depth of a part of a product that is split, by precision, where it is not that of 16 bits and less."""
 
 
 GROUPED = ("bf16", "fp16")

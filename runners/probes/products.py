@@ -27,7 +27,7 @@ GEMM_SHAPES = (
     (16, 4096, 4096),
 )
 APART = 5
-"""Every so manieth shape comes next."""
+"""Places in the ladder between two shapes that follow one another."""
 LAYOUTS = ("forward", "input-gradient", "weight-gradient")
 SMALL_GEMM_SHAPES = ((64, 64, 64), (128, 256, 128), (33, 65, 31))
 

@@ -81,7 +81,8 @@ TERMS = (
     Term(name="what was just written, from the cache", without=_with(cache_kept_frac=1e-6)),
     Term(name="starts, tails and gaps of kernels", without=_with(
         gemm_start_s=0.0, gemm_tf32_start_s=0.0, gemm_vector_start_s=0.0, column_start_s=0.0, kernel_tail_s=0.0,
-        kernel_gap_s=0.0, optimizer_tail_s=0.0)),
+        kernel_gap_s=0.0, optimizer_tail_s=0.0, optimizer_wave_s=0.0,
+        optimizer_chunk_s=0.0)),
     Term(name="the host's queue", without=_hostless),
     Term(name="communication", less_s=lambda one: one.phases_s[Phase.EXPOSED_COMMUNICATION]),
     Term(name="overlap of communication", plan=_nothing_beside),

@@ -3,8 +3,9 @@
 ``python -m benchmarks.loops power OUT.json`` repeats products, attention, kernels and some of them in turns for 1.6 s
 each, and notes power and clock of the last 0.6 s beside the seconds of a turn; then products of models' sizes, one at
 a time. ``python -m benchmarks.loops attention OUT.json`` times fused attention in fp32, causal and not, for few heads
-and many. Tests hold predictions against what an H100 and an H200 gave (h100_power.json, h200_power.json and
-h100_fp32_attention.json in tests/reference).
+and many; ``python -m benchmarks.loops updates OUT.json`` AdamW's kernels over one tensor of so many chunks. Tests hold
+predictions against what an H100 and an H200 gave (h100_power.json, h200_power.json, h100_fp32_attention.json and
+h200_updates.json in tests/reference).
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ PRODUCTS = (
 WIDTHS, LENGTHS = (64, 96, 128), (256, 512, 1024, 2048, 4096)
 MANY = (4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_ROWS = 262_144
+CHUNK, CHUNKS = 65_536, (16, 64, 132, 200, 256, 264, 272, 320, 384, 512, 584, 640, 960, 1280, 2560, 5120)
+"""Elements of a chunk of PyTorch's kernels over many tensors, and of how many one tensor is made."""
 ASLEEP_CYCLES = 400_000
 """The device sleeps so long before a call alone is timed, so that the host has launched all of it by then."""
 
@@ -66,12 +69,12 @@ def row_s(work: Work, times: int) -> float:
     return float(begun.elapsed_time(ended)) * 1e-3 / times
 
 
-def alone_s(work: Work) -> float:
-    """Median seconds of a call whose launches are over before it begins."""
+def alone_s(work: Work, asleep_cycles: int = ASLEEP_CYCLES) -> float:
+    """Median seconds of a call that is launched while the device sleeps."""
     row_s(work, 2)
     found = []
     for _ in range(5):
-        torch.cuda._sleep(ASLEEP_CYCLES)
+        torch.cuda._sleep(asleep_cycles)
         found.append(row_s(work, 1))
     return statistics.median(found)
 
@@ -171,18 +174,30 @@ def fp32_attention() -> dict[str, Any]:
     return {"columns": columns, "rows": rows}
 
 
+def updates() -> dict[str, Any]:
+    """AdamW of one tensor, fused and in kernels that go over all tensors, alone on the device."""
+    columns, rows = ["kernel", "precision", "chunks", "seconds"], list[list[Any]]()
+    for kernel, precision, chunks in itertools.product(("fused", "foreach"), ("fp32", "bf16"), CHUNKS):
+        parameter = torch.nn.Parameter(random(chunks * CHUNK, dtype=dtype_of(precision)))
+        parameter.grad = torch.randn_like(parameter)
+        made = torch.optim.AdamW([parameter], lr=1e-4, fused=kernel == "fused", foreach=kernel == "foreach")
+        rows.append([kernel, precision, chunks, alone_s(made.step, 10 * ASLEEP_CYCLES)])
+    return {"columns": columns, "rows": rows}
+
+
 def main() -> int:
     """Run the loops, or the attentions, and write what they took."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("power", "attention"))
+    parser.add_argument("what", choices=("power", "attention", "updates"))
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     if not torch.cuda.is_available():
         print("no GPU here, nothing to loop on")
         return 1
-    found = fp32_attention() if given.what == "attention" else {
-        "loops": [looped(*one) for one in loops()], "products": list(products()),
-    }  # fmt: skip
+    if given.what == "power":
+        found: dict[str, Any] = {"loops": [looped(*one) for one in loops()], "products": list(products())}
+    else:
+        found = fp32_attention() if given.what == "attention" else updates()
     given.out.write_text(json.dumps(found))
     return 0
 

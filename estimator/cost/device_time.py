@@ -46,9 +46,9 @@ class Work:
     forward; ``head_norms``, ``head_norms_again``: those of queries and keys, apart; ``biased``: products with a bias.
     ``norm_launches``: kernels of ``norms`` among the launches, by phase.
     ``views``: ops of the host that launch nothing, ``plain``: kernels of plain PyTorch beside the launches, both by
-    direction; ``new_s``: what the host takes longer in a pass for products whose rows a router chose. ``expert_calls``,
-    ``experts_s``: what of forward's launches and views, and of its seconds by component, experts are, for whose rows
-    the host may have to wait.
+    direction; ``redone_s``: seconds of recomputed kernels by component; ``new_s``: what the host takes longer in a pass
+    for products whose rows a router chose. ``expert_calls``, ``experts_s``: what of forward's launches and views, and
+    of its seconds by component, experts are, for whose rows the host may have to wait.
     """
 
     seconds: Mapping[str, Sequence[Number]]
@@ -65,6 +65,7 @@ class Work:
     biased: Number = 0.0
     views: Mapping[str, Number] = field(default_factory=dict)
     plain: Mapping[str, Number] = field(default_factory=dict)
+    redone_s: Sequence[Number] = (0.0,) * len(COMPONENTS)
     new_s: Mapping[str, Number] = field(default_factory=dict)
     expert_calls: Number = 0.0
     experts_s: Sequence[Number] = (0.0,) * len(COMPONENTS)
@@ -89,6 +90,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     new: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     expert_calls: Number = 0.0
     experts: list[Number] = [0.0] * len(COMPONENTS)
+    redone: list[Number] = [0.0] * len(COMPONENTS)
     for one in priced:
         op = one.op
         direction = _direction(op)
@@ -106,6 +108,8 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
             norms[op.phase] += op.launches * op.count
             norm_ops += op.count if direction == "forward" else 0.0
         seconds[direction][component] += one.seconds * op.count
+        if op.recomputed:
+            redone[component] += one.seconds * op.count
         launched = "recomputed" if op.recomputed else direction
         launches[launched] += op.launches * op.count
         regions += op.regions
@@ -121,7 +125,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced,
                 products_again=again, regions=regions, packed=packed, norms=norm_ops, head_norms=head_norms,
                 head_norms_again=head_norms_again, biased=biased, views=views, plain=plain,
-                new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
+                redone_s=redone, new_s=new, expert_calls=expert_calls, experts_s=experts)  # fmt: skip
 
 
 def in_steps(parts: Sequence[Work], e: Efficiencies, clock: Number = 1.0) -> list[Work]:
@@ -156,14 +160,16 @@ def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
 def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
     priced = tuple(at_clock(one, clock, e) for one in work.priced)
     seconds = {direction: list(work.seconds[direction]) for direction in DIRECTIONS}
-    experts = list(work.experts_s)
+    experts, redone = list(work.experts_s), list(work.redone_s)
     for before, after in zip(work.priced, priced, strict=True):
         if after is not before:
             more_s = (after.seconds - before.seconds) * after.op.count
             seconds[_direction(after.op)][PLACE[after.op.category, after.op.kind]] += more_s
             if _of_experts(after.op):
                 experts[PRODUCTS] += more_s
-    return replace(work, seconds=seconds, priced=priced, experts_s=experts)
+            if after.op.recomputed:
+                redone[PLACE[after.op.category, after.op.kind]] += more_s
+    return replace(work, seconds=seconds, priced=priced, experts_s=experts, redone_s=redone)
 
 
 def attention_s(work: Work) -> dict[str, Number]:

@@ -126,6 +126,8 @@ class Efficiencies:
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
+    optimizer_wave_s: float
+    optimizer_chunk_s: float
     host_pace_s: float
     host_backward_pace_s: float
     host_launch_s: float

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from estimator.cost.attention import FLASH_WIDTH, WIDTH, attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s, grouped_s
+from estimator.operations.aten.optimizer import CHUNKS
 from estimator.operations.op import WALKER_THREADS, WHOLE, Op
-from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.units import Number
@@ -298,7 +299,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     together = op.category == Category.OPTIMIZER and not (op.apart and chip.kind != "cpu")
     each = efficiencies.optimizer_tail_s if together else efficiencies.kernel_tail_s
-    tail = op.launches * op.batch * op.tails * each
+    tail = op.launches * op.batch * each
+    if op.chunk_bytes and chip.kind != "cpu":
+        tail = _in_waves_s(op, chip, efficiencies, op.stream_bytes / memory) - op.stream_bytes / memory
     return Priced(
         op=op,
         seconds=seconds + tail,
@@ -307,6 +310,32 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         memory_s=seconds,
         launch_s=tail,
     )
+
+
+CHUNK_BLOCKS = 2
+"""Blocks of a fused update that a unit holds at a time: on an H200 264 chunks take 131 µs (fp32) and 72 (bf16), eight
+more 150 and 103 (python -m benchmarks.loops updates; tests/reference/h200_updates.json)."""
+
+
+def _in_waves_s(op: Op, chip: Chip, e: Efficiencies, streamed_s: Number) -> Number:
+    """Seconds of launches whose blocks each do much, in waves of as many as fit.
+
+    Of c chunks in waves of s: ⌊c/s⌋·(w + s·b/rate) + max(block, w + (c mod s)·b/rate), the last one taking no less than
+    a block alone does. Launches have all the chunks they can, but for the last, and those that are full of tensors.
+    """
+    chunks = op.stream_bytes / op.chunk_bytes
+    each_s = streamed_s / maximum(chunks, 1e-9)
+    slots = float(CHUNK_BLOCKS * chip.compute_units)
+
+    def launch_s(taken: Number) -> Number:
+        waves = taken // slots
+        left = taken - waves * slots
+        last_s = maximum(e.optimizer_chunk_s, e.optimizer_wave_s + left * each_s)
+        return waves * (e.optimizer_wave_s + slots * each_s) + where(left > 0, last_s, 0.0)
+
+    full = chunks // CHUNKS
+    others = maximum(op.launches - full, 1.0)
+    return full * launch_s(CHUNKS) + others * launch_s((chunks - full * CHUNKS) / others)
 
 
 CACHE_WIDTH = 0.8

@@ -29,7 +29,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                "mixed_elements_per_unit_cycle", "looped_softmax_elements_per_unit_cycle",
                "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s", "walk_load_plane_s",
                "walk_load_cudnn_s", "norm_row_cycles", "norm_tile_s", "gelu_elements_per_unit_cycle",
-               "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s"),
+               "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s", "optimizer_wave_s", "optimizer_chunk_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor",
              "host_library_backward_factor", "host_module_ops", "host_saved_ops", "host_saved_backward_ops",

@@ -77,9 +77,9 @@ class Op:
     products of a micro-batch have its shape, on all stages, whose rows a router chooses anew each time; else 0.
     ``regions``: checkpointed pieces of the network that begin with it; ``packed``: tensors that their hooks keep for
     one execution of an op that runs again, or for ops of theirs that do not.
-    ``tails``: how much longer than those of most of its kernels a launch's chunks are, and so its end. ``held``: of the
-    streamed bytes those that are gone over again before the next tensor, and bytes of one tensor's set: where that fits
-    a CPU's cache they are found there.
+    ``chunk_bytes``: what a block of a launch streams where it does so much that few blocks are under way at a time, 0
+    of other kernels. ``held``: of the streamed bytes those that are gone over again before the next tensor, and bytes
+    of one tensor's set: where that fits a CPU's cache they are found there.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Op:
     padded: float = 1.0
     tile: float = 128.0
     side_bytes: Number = 0.0
-    tails: Number = 1.0
+    chunk_bytes: Number = 0.0
     held: tuple[Number, Number] = (0.0, 0.0)
 
 
@@ -215,7 +215,7 @@ def kernels(
     weight: bool = False,
     times: Number = 1.0,
     apart: bool = False,
-    tails: Number = 1.0,
+    chunk_bytes: Number = 0.0,
     held: tuple[Number, Number] = (0.0, 0.0),
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
@@ -252,7 +252,7 @@ def kernels(
         weight=weight,
         batch=times,
         apart=apart,
-        tails=tails,
+        chunk_bytes=chunk_bytes,
         held=held,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.operations.aten.optimizer import ACCESSES
+from estimator.operations.aten.optimizer import CHUNK_ELEMENTS, CHUNKS
 from estimator.operations.op import Op, kernels
 from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import Category
@@ -89,7 +89,7 @@ def held_of(bytes_of_all: Number, accesses: float, once: float, tensors: Number 
     return (accesses - once) * bytes_of_all, SET * bytes_of_all / maximum(tensors, 1.0)
 
 
-FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
+FOREACH_ELEMENTS_PER_LAUNCH = CHUNKS * CHUNK_ELEMENTS
 """torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""
 
 
@@ -99,7 +99,7 @@ def optimizer(
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
     update = UPDATES[training.optimizer]
     launches: Number
-    tails = 1.0
+    chunk_bytes: Number = 0.0
     held: tuple[Number, Number] = (0.0, 0.0)
     if training.traits.master_weights:
         # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
@@ -118,7 +118,7 @@ def optimizer(
         accesses, passes = (fused_accesses(update), 1.0) if fused else (update.accesses, update.passes)
         stream = accesses * numbers.parameter + update.bytes
         together = multi_tensor and update.foreach
-        tails = accesses / ACCESSES if fused and together else 1.0
+        chunk_bytes = stream * CHUNK_ELEMENTS if fused and together else 0.0
         launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH if together else tensors)
         if update.foreach and not together:
             held = held_of(parameters * numbers.parameter, accesses, fused_accesses(update), tensors)
@@ -133,7 +133,7 @@ def optimizer(
             launches=launches,
             flops_per_element=update.flops,
             category=Category.OPTIMIZER,
-            tails=tails,
+            chunk_bytes=chunk_bytes,
             held=held,
             apart=update.foreach and training.optimizer_kernel == "for-loop",
         ),

@@ -41,6 +41,7 @@ class Part:
     """Seconds per micro-batch; ``products`` counts matrix products, ``split_s`` is what DTensor takes of the host's,
     ``summed_norms`` counts parameters of norms to whose gradients each tensor parallel rank has a part.
 
+    ``again_s``, ``host_again_s``: device and host of what weights run again where each gets its gradient by itself.
     ``reads``: how often in forward the host waits for what a router chose; ``read_host_s``, ``read_device_s``: what it
     then takes to launch the experts, and the device to run them; ``sent_after_s``: for how long the device has nothing
     to do before, as the host first sends their rows.
@@ -58,6 +59,8 @@ class Part:
     products: Number = 0.0
     split_s: Number = 0.0
     summed_norms: Number = 0.0
+    again_s: Number = 0.0
+    host_again_s: Number = 0.0
     inline_forward_s: Number = 0.0
     inline_backward_s: Number = 0.0
     reads: Number = 0.0
@@ -118,6 +121,14 @@ def part_of(
     redone = launches["recomputed"], views.get("recomputed", 0.0)
     for phase, more_s in zip(host, running_again_s(training, work.regions, work.packed, *redone, e), strict=True):
         host[phase] += more_s
+    redone_host_s = (
+        launching_s(training, "forward", *redone, e)
+        + plain_s("forward", plain_again, e)
+        + again
+        + running_again_s(training, work.regions, work.packed, *redone, e)[1]
+    )
+    # Of a checkpointed region all runs again for each product and each norm that has weights in it.
+    often = where(work.regions > 0, (work.products + work.norms) / maximum(work.regions, 1e-9), 0.0)
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,
@@ -147,6 +158,8 @@ def part_of(
         products=work.products,
         split_s=2.0 * split + again + norms_s,
         summed_norms=summed_norms,
+        again_s=often * _scaled(work.redone_s, scale),
+        host_again_s=often * redone_host_s,
         reads=reads,
         read_host_s=reads
         * (launching_s(training, "forward", work.expert_calls, 0.0, e) + work.new_s.get("forward", 0.0)),

@@ -31,6 +31,7 @@ from estimator.cost.host import (
     summed_norms_s,
     waiting_ranks,
     walk_s,
+    woken_s,
 )
 from estimator.cost.price import price
 from estimator.memory.memory import StageMemory, stage_memory
@@ -39,7 +40,7 @@ from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.memory.stage_parameters import Policy, large_tensors, stage_parameters
 from estimator.operations.op import Op
-from estimator.operations.optimizer import gradient_accumulation, optimizer
+from estimator.operations.optimizer import fuses_update, gradient_accumulation, optimizer
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import FOLDED, Plan
@@ -174,6 +175,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     launched = sum((op.launches for op in once), start=0.0)
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
+    if not (fuses_update(setting.training) or policy.offload_optimizer):
+        woken = woken_s(setting.training, plan.chips, walked, e)
+        walk = maximum(walk, woken + summing_s - passes[0].lead_s - updated_s)
     if any(op.apart for op in once) and not policy.offload_optimizer:
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
         launching = one_by_one_s(setting.training, policy.sharding, ranks, tp, launched, e)
@@ -283,7 +287,7 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     if setting.policy.offload_activations:
         kept = sum(b.kept_bytes * n for b, n in zip(setting.shard.blocks, kind.blocks, strict=True))
         moved = kept / (setting.cluster.rank_chip.host_bytes_per_s * e.host_link_frac)
-    part = total(own)
+    part = _with_weights_apart(setting, total(own), kind, e)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
     if kind.head:
@@ -297,9 +301,6 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     often = (setting.micro_batches - 1) / setting.micro_batches
     launched = often * sum((op.launches for op in adding), start=0.0)
     backward_s = backward_s + launching_s(setting.training, "backward", launched, 0.0, e)
-    # The model's first stage, whose input takes no gradient, goes backward at once.
-    put_off = part.products * (1.0 - 1.0 / setting.virtual_stages) if kind.name == "first" else part.products
-    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, put_off, e)
     if setting.training.traits.dtensor and kind.name != "only":
         # Forward and backward each take a chunk's messages in and hand its own on, but at the model's ends.
         ends = (1.0 if kind.embedding else 0.0) + (1.0 if kind.head else 0.0)
@@ -324,6 +325,24 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
         )
     found = stage_pass(part, e, head=head, offload_s=moved, in_a_row=in_a_row, added_s=often * adding_s)
     return replace(found, adding_s=adding_s)
+
+
+def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Efficiencies) -> Part:
+    """A stage's micro-batch where weights get their gradients by themselves, after inputs theirs (zero bubble).
+
+    PyTorch's stages start autograd anew for each product and norm with weights, and checkpointing runs a region again
+    whenever autograd starts anew (torch/utils/checkpoint.py keeps what it recomputes by graph task): a wholly
+    recomputed Llama block ten times. The model's first stage, whose input takes no gradient, goes backward at once.
+    """
+    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
+        return part
+    share = 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
+    host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
+    weight_s = part.weight_s
+    if setting.plan.recompute == "full":
+        host_s = host_s + share * part.host_again_s
+        weight_s = weight_s + share * part.again_s
+    return replace(part, host_backward_s=part.host_backward_s + host_s, weight_s=weight_s)
 
 
 def micro_batches_in_a_row(setting: Setting) -> Number:

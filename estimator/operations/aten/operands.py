@@ -205,7 +205,7 @@ def kernel(
     launches: Number = 1.0,
     flops: Number = 0.0,
     category: str = Category.ELEMENTWISE,
-    tails: Number = 1.0,
+    chunk_bytes: Number = 0.0,
 ) -> Op:
     """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
 
@@ -219,7 +219,7 @@ def kernel(
         layer="",
         phase="forward",
         category=category,
-        tails=tails,
+        chunk_bytes=chunk_bytes,
         kind="kernels",
         flops=flops,
         bytes=stream if moved is None else moved,

@@ -24,11 +24,6 @@ PAIRED = ("add", "sub", "maximum", "minimum", "clamp_max", "clamp_min")
 """Binary ops that take two lists where both halves of their tensors are alike and no overload tells; others take
 numbers: optimizers scale by numbers and add lists."""
 
-ACCESSES = 2.5
-"""Accesses of memory for each element in which a multi-tensor kernel's chunk is done, of most of an optimizer's: twenty
-of Adam's in eight kernels. A fused one has seven in one, and its launches end as much later (fp32 on an H200: 22 to
-28 µs a launch beyond its bytes in steps of GPT-2 medium, Qwen2 0.5B and Llama 1B, where others take 7)."""
-
 FUSED = {"adam": 4, "adamw": 4, "sgd": 2, "adagrad": 3}
 """Lists of a fused step as large as the parameters: parameters, gradients, moments."""
 
@@ -102,7 +97,7 @@ def fused(s: Signature) -> list[Op]:
     elements = float(sum(map(count, parameters)))
     return [
         kernel(name_of(s), stream=own + written, launches=launches(parameters, lists), flops=12 * elements,
-               category=Category.OPTIMIZER, tails=(own + written) / total_bytes(parameters) / ACCESSES)
+               category=Category.OPTIMIZER, chunk_bytes=(own + written) / elements * CHUNK_ELEMENTS)
     ] if elements else []  # fmt: skip
 
 

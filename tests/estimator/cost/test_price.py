@@ -9,9 +9,13 @@ import pytest
 from estimator.cost.efficiency import efficiencies
 from estimator.cost.price import price, reachable_flops_per_s
 from estimator.operations.op import Op, gemm, kernels
+from estimator.operations.optimizer import optimizer
 from estimator.scenario.breakdown import Category
 from estimator.scenario.catalog import chip as chip_named
 from estimator.scenario.hardware import Chip
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import byte_widths
+from estimator.scenario.training import Training
 from tests.estimator.examples import CHIP, flawless
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -170,3 +174,35 @@ def test_the_cache_helps_where_it_was_measured_alone(family, helps):
     one = kernels("add", "layer", "forward", elements=1e6, stream=6.0, chained=((2.0, 1.0),))
     found, bare = (price(op, H100, efficiencies(family)).seconds for op in (one, replace(one, chained=())))
     assert (found < 0.99 * bare) is helps
+
+
+UPDATES = REFERENCE / "h200_updates.json"
+
+
+def test_fused_updates_take_their_waves_of_chunks_and_others_their_bytes():
+    chip, e = chip_named("h200-sxm"), efficiencies("hopper")
+    off: dict[tuple[str, str], list[float]] = {}
+    for kernel, precision, chunks, seconds in json.loads(UPDATES.read_text(encoding="utf-8"))["rows"]:
+        training = Training(seq_len=1, global_batch=1, precision=precision, optimizer_kernel=kernel)
+        ops = optimizer(training, byte_widths(training, Plan()), chunks * 65536.0, 1.0, multi_tensor=True)
+        ratio = sum(price(op, chip, e).seconds for op in ops) / seconds
+        if chunks >= 584:
+            off.setdefault((kernel, precision), []).append(ratio - 1.0)
+    assert {key: max(map(abs, found)) < 0.08 for key, found in off.items()} == dict.fromkeys(off, True)
+    # Bytes alone would be a quarter too few in bf16.
+    flat = replace(e, optimizer_wave_s=0.0, optimizer_chunk_s=0.0)
+    training = Training(seq_len=1, global_batch=1, precision="bf16", optimizer_kernel="fused")
+    (op,) = optimizer(training, byte_widths(training, Plan()), 5120 * 65536.0, 1.0, multi_tensor=True)
+    assert price(op, chip, flat).seconds < 0.75 * price(op, chip, e).seconds
+
+
+def test_a_chunk_more_than_a_wave_holds_takes_another_wave():
+    chip, e = chip_named("h200-sxm"), efficiencies("hopper")
+    training = Training(seq_len=1, global_batch=1, precision="bf16", optimizer_kernel="fused")
+
+    def seconds(chunks: float) -> float:
+        (op,) = optimizer(training, byte_widths(training, Plan()), chunks * 65536.0, 1.0, multi_tensor=True)
+        return float(price(replace(op, launches=1.0), chip, e).seconds)
+
+    assert seconds(264) - seconds(263) < 1e-6
+    assert seconds(265) - seconds(264) == pytest.approx(e.optimizer_chunk_s, rel=0.05)

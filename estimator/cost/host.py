@@ -212,9 +212,16 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
 P2P_LAUNCHES = 16.0
 """Bare launches that a batch of sends and receives takes the host as long as (batch_isend_irecv of PyTorch's stages:
 0.10 to 0.28 ms beside 3.2 to 5.6 µs of an op on a host tensor, 2.3 of which are a launch's; twelve ranks of steps on
-two and four H200, 8.5 to 29, their geometric mean). An all-to-all that Python asks NCCL for inside a model takes as
-long: experts' took 157 to 238 µs where an op on a host tensor took 3.0 to 6.5 (eight ranks), 11 to 26 bare launches,
-16 in the geometric mean."""
+two and four H200, 8.5 to 29, their geometric mean)."""
+ALL_TO_ALL_LAUNCHES = 22.0
+"""The same of an all-to-all that Python asks NCCL for inside a model, with the function of autograd around it: four of
+a block took 24 forward and 25 backward in small models with heads over two H200 (tests/reference/h200_host_plans.json),
+experts' 157 to 238 µs where an op on a host tensor took 3.0 to 6.5 (eight ranks), 11 to 26."""
+
+
+def handed_on_s(kind: str, e: Efficiencies) -> Number:
+    """Host time of a batch that autograd hands on inside a model: an all-to-all, or sends and receives of two ranks."""
+    return ALL_TO_ALL_LAUNCHES * e.host_launch_s if kind == "all-to-all" else p2p_batch_s(e)
 
 
 def p2p_batch_s(e: Efficiencies) -> Number:

@@ -19,8 +19,8 @@ from estimator.cost.host import (
     SENT_OPS,
     blocking_collective_s,
     exchanges_s,
+    handed_on_s,
     launching_s,
-    p2p_batch_s,
     phase_wait_s,
     plain_eager,
     plain_s,
@@ -89,7 +89,7 @@ def part_of(
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
         if training.traits.dtensor:
-            host[message.phase] += message.batches * message.count * p2p_batch_s(e)
+            host[message.phase] += message.batches * message.count * handed_on_s(message.kind, e)
             if message.axis == "tp":
                 host[message.phase] += exchanges_s(training, message.host, message.count, e)
     # The ranks that meet in its collectives are those that its products are split over.

@@ -10,6 +10,7 @@ from estimator.communication.context import context_messages
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import Work, work_of
 from estimator.cost.host import (
+    ALL_TO_ALL_LAUNCHES,
     BIAS_PRODUCTS,
     HEAD_NORM_PRODUCTS,
     NORM_KERNEL_PRODUCTS,
@@ -352,7 +353,9 @@ def test_regions_are_of_all_blocks_that_one_checkpoint_takes_together():
     assert regions(recompute="full", recompute_every=2) == [0.5]
 
 
-@pytest.mark.parametrize(("cp_kind", "forward"), [("ulysses", 4.0), ("ring", 1.0), ("all-gather", 1.0)])
+@pytest.mark.parametrize(("cp_kind", "forward"), [
+    ("ulysses", 4 * ALL_TO_ALL_LAUNCHES), ("ring", P2P_LAUNCHES), ("all-gather", P2P_LAUNCHES),
+])  # fmt: skip
 def test_what_ranks_of_a_sequence_exchange_is_handed_over_by_the_host(cp_kind, forward):
     def handed(cp: int) -> float:
         sent = context_messages(
@@ -361,7 +364,7 @@ def test_what_ranks_of_a_sequence_exchange_is_handed_over_by_the_host(cp_kind, f
         )  # fmt: skip
         host = replace(HOST, host_launch_s=3.0)
         more, none = (part_of(WORK, messages, EAGER, host) for messages in (sent, []))
-        return (more.host_forward_s - none.host_forward_s) / (P2P_LAUNCHES * 3.0)
+        return (more.host_forward_s - none.host_forward_s) / 3.0
 
     assert handed(2) == forward
     assert handed(1) == 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from estimator.communication.data import WHOLLY_SHARDED
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
-from estimator.memory.buckets import bucket_bytes, sent_alone
+from estimator.memory.buckets import bucket_bytes, last_bucket_bytes, parts_bytes, sent_alone
 from estimator.memory.gathered import gathered_bytes, other_streams
 from estimator.memory.put_off import PutOff, with_put_off
 from estimator.memory.rank_memory import BlockMemory, RankMemory
@@ -191,6 +191,9 @@ def stage_memory(
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         alone, alone_expert = sent_alone(shard, kind, policy)
         buckets = bucket_bytes(policy, (dense - alone) * n.gradient, (expert - alone_expert) * n.gradient)
+    scatters = policy.sharding in ("zero1", "zero2") and shard.training.traits.measurable
+    if scatters and policy.sharding == "zero1":
+        buckets = parts_bytes(policy, dense * n.gradient, expert * n.gradient)
     unit = _largest(shard.blocks)
     inside, root, scattered = gathered_bytes(shard, kind, policy, unit)
     gathered = inside + root + scattered
@@ -207,6 +210,9 @@ def stage_memory(
         standing, buckets = standing + waiting, buckets + waiting
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
+    # A shared table's gradient waits for the embedding's.
+    waits = of_head if shard.tied and kind.embedding else 0.0
+    of_sent = of_head - waits
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
     before_first = 1.0 - minimum(first / parameters, 1.0)
     each_gradient = maximum(gradients, 1.0)
@@ -216,17 +222,17 @@ def stage_memory(
             MemoryKind.ACTIVATIONS: activations + again,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block_casts + block.ffn_bytes,
-            MemoryKind.COMMUNICATION: standing + coming * (of_head / each_gradient) + gathered,
+            MemoryKind.COMMUNICATION: standing + coming * (of_sent / each_gradient) + gathered,
         },
         "last block's attention backward": {
             MemoryKind.GRADIENTS: maximum(accumulated, of_head + of_ffn),
             MemoryKind.ACTIVATIONS: activations + again - block.freed_bytes,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block_casts + block.attention_bytes,
-            MemoryKind.COMMUNICATION: standing + coming * ((of_head + of_ffn) / each_gradient) + gathered,
+            MemoryKind.COMMUNICATION: standing + coming * ((of_sent + of_ffn) / each_gradient) + gathered,
         },
         "first block's FFN backward": {
-            MemoryKind.GRADIENTS: maximum(accumulated, gradients * before_first),
+            MemoryKind.GRADIENTS: maximum(accumulated, gradients * before_first + waits),
             MemoryKind.ACTIVATIONS: activations - passed + again,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block.ffn_bytes + last_casts,
@@ -240,7 +246,7 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + coming + gathered,
         },
         "optimizer step": {
-            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.GRADIENTS: buckets if scatters and policy.sharding == "zero1" else gradients,
             MemoryKind.TEMPORARIES: 0.0
             if policy.offload_optimizer
             else _update_bytes(shard, kind, policy, *each_owned, owned_rest),
@@ -249,6 +255,15 @@ def stage_memory(
     }
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
+    if scatters:
+        # A bucket's own gradients are there until they are copied and this rank's part has its place; ZeRO-2 gives back
+        # the flat copy before the next, and adds the part to the micro-batches' before.
+        last = last_bucket_bytes(shard, kind, policy, dense * n.gradient)
+        flat = last * where(micro_batches > 1, 1.0 + policy.dense.gradients, 1.0)
+        moments["exchange"] = {
+            MemoryKind.GRADIENTS: gradients + last,
+            MemoryKind.COMMUNICATION: buckets if policy.sharding == "zero1" else flat,
+        }
     # FSDP over one rank holds whole gradients, as autograd makes them.
     whole = where(policy.data_ranks > 1, 0.0, 1.0) if policy.sharding in WHOLLY_SHARDED else 1.0
     apart = not of_pipeline and _sums_apart(shard) and not (isinstance(whole, float) and not whole)

@@ -210,7 +210,8 @@ def test_the_optimizer_step_holds_the_shares_of_zero():
         return {kind: found[kind] / COUNT for kind in ("parameters", "gradients", "optimizer")}
 
     assert states("ddp") == {"parameters": 2, "gradients": 2, "optimizer": 4}
-    assert states("zero1") == {"parameters": 2, "gradients": 2, "optimizer": 1}
+    # Whole gradients in buckets, beside those of the last one
+    assert states("zero1") == {"parameters": 2, "gradients": 2 + 2 * TABLE / COUNT, "optimizer": 1}
 
 
 def test_parameters_are_sharded_by_fsdp_at_every_moment():
@@ -241,9 +242,19 @@ def test_buckets_of_gradients():
     assert {name for name, size in after.items() if size} == {"exchange"}
     assert after["exchange"] == 2 * COUNT
     assert not any(travelling(plan={"dp": 2, "ddp_mode": "naive"}).values())
-    # ZeRO-1 sends one bucket while it fills another.
-    assert travelling(plan={"dp": 2, "sharding": "zero1", "bucket_bytes": 500})[FIRST] == 2 * 500
+    # ZeRO-2 sends one bucket while it fills another.
+    assert travelling(plan={"dp": 2, "sharding": "zero2", "bucket_bytes": 500})[FIRST] == 2 * 500
     assert not any(travelling().values())
+
+
+def test_a_scattered_buckets_own_gradients_stay_until_this_ranks_part_has_its_place():
+    # Whole gradients lie flat beside a rank's parts; a table that is embedding and head is scattered last.
+    plan = {"dp": 4, "sharding": "zero1", "bucket_bytes": 1}
+    assert travelling(plan=plan)["exchange"] == 2 * COUNT / 4
+    untied, tied = (travelling({**LLAMA, "tied_embedding": tied}, plan=plan)[LAST] for tied in (False, True))
+    assert (untied, tied) == (2 * TABLE / 4, 0)
+    # ZeRO-2 gives back what is flat, bucket by bucket
+    assert travelling(plan={**plan, "sharding": "zero2"})["exchange"] == 2 * TABLE
 
 
 def test_parameters_that_are_gathered():

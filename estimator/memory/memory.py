@@ -10,7 +10,7 @@ from estimator.communication.data import WHOLLY_SHARDED
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
 from estimator.memory.buckets import bucket_bytes, last_bucket_bytes, parts_bytes, sent_alone
-from estimator.memory.gathered import gathered_bytes, other_streams
+from estimator.memory.gathered import gathered_bytes, other_streams, with_units
 from estimator.memory.put_off import PutOff, with_put_off
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
@@ -91,7 +91,9 @@ def keeps_scores(training: Training) -> bool:
 
 
 BLOCK_BACKWARD = tuple(
-    f"{which} block's {half} backward" for which in ("last", "first") for half in ("FFN", "attention")
+    f"{which} block's {half} backward"
+    for which in ("last", "next to last", "second", "first")
+    for half in ("FFN", "attention")
 )
 
 
@@ -308,6 +310,12 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
+    if policy.sharding in WHOLLY_SHARDED and not of_pipeline:
+        summed = (2.0 if n.autocast else 3.0) if _sums_apart(shard) else 1.0
+        moments = with_units(
+            moments, shard, kind, policy, unit,
+            gradients=gradients, micro_batches=micro_batches, passed=passed, summed=summed,
+        )  # fmt: skip
     if put_off:
         moments = with_put_off(
             moments, shard, kind, put_off,

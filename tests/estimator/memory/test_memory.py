@@ -220,6 +220,43 @@ def test_parameters_are_sharded_by_fsdp_at_every_moment():
     assert found["optimizer"] == 4 * COUNT / 4
 
 
+GPT2_MEDIUM = {"hidden": 1024, "heads": 16, "ffn": 4096, "vocab": 50257, "gated_ffn": False, "activation": "gelu-tanh",
+               "norm": "layer", "position": "learned", "max_positions": 1024, "bias": True, "tied_embedding": True,
+               "layers": 6}  # fmt: skip
+LLAMA3_8B = {"hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256, "layers": 8}
+QWEN3_4B = {"hidden": 2560, "heads": 32, "kv_heads": 8, "head_dim": 128, "ffn": 9728, "vocab": 151936, "qk_norm": True,
+            "tied_embedding": True}  # fmt: skip
+QWEN3_8B = {"hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "ffn": 12288, "vocab": 151936,
+            "qk_norm": True, "layers": 9}  # fmt: skip
+SELECTIVE = {"micro_batch": 1, "recompute": "selective"}
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "training", "moment", "peak"),
+    [
+        # Two H200, allocator's peak in MB
+        (QWEN3_8B, {"dp": 2, "sharding": "zero1", "micro_batch": 1},
+         {"precision": "fp32", "attention": "eager", "global_batch": 4}, "exchange", 44_293.0),
+        (GPT2_MEDIUM, {"dp": 2, "sharding": "fsdp", **SELECTIVE}, {"precision": "bf16-amp"}, "embedding backward",
+         1_454.2),
+        (LLAMA3_8B, {"dp": 2, "sharding": "zero3", **SELECTIVE}, {"precision": "bf16"},
+         "next to last block's FFN backward", 16_423.5),
+        (LLAMA3_8B, {"dp": 2, "sharding": "fsdp", **SELECTIVE}, {"precision": "bf16"},
+         "embedding backward", 14_841.9),
+        # Four H200
+        ({**QWEN3_4B, "layers": 18}, {"dp": 4, "sharding": "fsdp", **SELECTIVE},
+         {"precision": "bf16-amp", "attention": "eager", "seq_len": 1024, "global_batch": 4},
+         "next to last block's attention backward", 12_796.6),
+    ],
+)  # fmt: skip
+def test_whole_gradients_that_wait_for_their_exchange(model, plan, training, moment, peak):
+    given = {"seq_len": 512, "global_batch": 2, "attention": "sdpa", **training}
+    found = memory(model, plan=plan, **given)
+    assert found.moment == moment
+    workspaces = 64 * 2**20 - WORKSPACE
+    assert found.peak_bytes + workspaces == pytest.approx(peak * 1e6, rel=0.006)
+
+
 def travelling(model=LLAMA, **rest) -> dict[str, float]:
     """Bytes of buffers for communication by moment."""
     setting = built(scenario(model, seq_len=512, **rest)).setting
@@ -264,9 +301,12 @@ def test_parameters_that_are_gathered():
     root = 2 * (2 * TABLE + 256)
     again = travelling(plan={"dp": 2, "sharding": "fsdp"})
     assert (again["loss backward"], again["head backward"]) == (0, 2 * root)
-    assert again[LAST] == again[FIRST] == 3 * block + root
+    # What a block sends goes with the next one's gradients; the first has no other gathered beside it.
+    last, beside = "last block's attention backward", "next to last block's attention backward"
+    assert (again[last], again[beside], again[FIRST]) == (3 * block + root, 4 * block + root, 3 * block + root)
     kept = travelling(plan={"dp": 2, "sharding": "zero3"})
-    assert (kept["loss backward"], kept[LAST]) == (4 * block + root, (4 + 1) * block + root)
+    assert (kept["loss backward"], kept[last]) == (4 * block + root, (4 + 1) * block + root)
+    assert kept[FIRST] == 3 * block + root
     assert "head backward" not in kept
 
 

@@ -160,6 +160,8 @@ def stage_memory(
         leaves = minimum(activations, most) - minimum(one_batch * (in_flight - 1.0), most)
         activations = minimum(activations, most)
         passed = where(layers > 1, block.kept_bytes, 0.0)
+    masks = shard.mask_bytes * chunks
+    activations, leaves = activations + masks * in_flight, leaves + masks
     again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
     at_head = in_flight if head_in_flight is None else head_in_flight
     head_kept = shard.head_kept_bytes * at_head if kind.head else 0.0
@@ -183,12 +185,14 @@ def stage_memory(
     others = minimum(micro_batches - in_flight, 1.0)
     later = where(micro_batches > 1, gradients - (1.0 - others) * of_batch, 0.0)
     accumulated = gradients if there else maximum(others * gradients, later)
-    block_casts, last_casts = casts, where(layers > 1, casts - casts_once, casts)
+    # Backward of the head lets go of its cast, unless the graph waits for the gradients of weights.
+    block_casts = casts if put_off else casts - of_head_cast
+    last_casts = where(layers > 1, casts - casts_once, block_casts)
     if n.autocast:
         # Backward of checkpointed blocks casts their weights again, beside those of heads that wait.
         of_redone = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts_once)
         of_redone = of_redone + of_head_cast * maximum(at_head - 1, 0)
-        block_casts, last_casts = where(redone, of_redone, casts), where(redone, of_redone, last_casts)
+        block_casts, last_casts = where(redone, of_redone, block_casts), where(redone, of_redone, last_casts)
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         alone, alone_expert = sent_alone(shard, kind, policy)

@@ -257,6 +257,33 @@ def test_whole_gradients_that_wait_for_their_exchange(model, plan, training, mom
     assert found.peak_bytes + workspaces == pytest.approx(peak * 1e6, rel=0.006)
 
 
+@pytest.mark.parametrize(
+    ("plan", "chips", "peak"),
+    [
+        # Two and four H200, allocator's peak in MB: blocks make their scores again, of one mask
+        ({"cp": 2, "cp_kind": "ulysses", **SELECTIVE}, 2, 8_286.4),
+        ({"cp": 4, "cp_kind": "ulysses", **SELECTIVE}, 4, 4_675.7),
+        ({"tp": 2, "sequence_parallel": True, **SELECTIVE}, 2, 8_088.1),
+    ],
+)
+def test_eager_attention_of_long_sequences(plan, chips, peak):
+    small = {"layers": 3, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 10_000}
+    found = memory(small, plan=plan, seq_len=8192, precision="tf32", attention="eager", global_batch=2,
+                   chips_per_node=chips)  # fmt: skip
+    assert found.moment == "last block's attention backward"
+    assert found.peak_bytes + 64 * 2**20 == pytest.approx(peak * 1e6, rel=0.004)
+
+
+def test_the_heads_cast_goes_with_its_backward():
+    setting = built(scenario(LLAMA, seq_len=512, precision="bf16-amp")).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    _, _, cast, _, _ = stage_parameters(setting.shard, setting.kinds[0])
+    ffn = setting.shard.blocks[0].ffn_bytes
+    assert found.moments["loss backward"]["temporaries"] == 2 * cast
+    assert found.moments[LAST]["temporaries"] - ffn == 2 * (cast - TABLE)
+
+
 def travelling(model=LLAMA, **rest) -> dict[str, float]:
     """Bytes of buffers for communication by moment."""
     setting = built(scenario(model, seq_len=512, **rest)).setting

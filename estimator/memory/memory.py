@@ -115,11 +115,13 @@ def stage_memory(
     workspace_bytes: Number,
     head_in_flight: Number | None = None,
     chunks: Number = 1,
+    chunks_in_flight: tuple[Number, Number] | None = None,
     put_off: PutOff | None = None,
 ) -> StageMemory:
     """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
 
-    ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives.
+    ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives;
+    ``chunks_in_flight``: micro-batches that the first and the last of them hold, where they differ.
     ``put_off``: where the gradients of weights are put off.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
@@ -150,7 +152,10 @@ def stage_memory(
         (block.kept_bytes * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
     )
     block = _fullest(shard.blocks)
-    activations = one_batch * in_flight
+    first_held, last_held = chunks_in_flight or (in_flight, in_flight)
+    # Turns leave a chunk that is short of blocks another number of micro-batches than the rank's mean.
+    fewer = kind.first_short * (first_held - in_flight) + kind.last_short * (last_held - in_flight)
+    activations = one_batch * (in_flight - fewer / maximum(layers, 1.0))
     passed = one_batch - block.kept_bytes
     # What goes with one micro-batch while others wait.
     leaves = one_batch

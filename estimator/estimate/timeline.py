@@ -337,21 +337,28 @@ def _memory_of_rank(
     held = memory_of_stage(setting, setting.kinds[0], 1.0, found.e.workspace_bytes)
     states = sum(float(value) for value in held.states.values())
     at = {name: states + sum(float(value) for value in kinds.values()) for name, kinds in held.moments.items()}
-    kept = float(held.moments["optimizer step"].get("gradients", 0.0))
+    kept, between = (
+        float(held.moments[moment].get("gradients", 0.0)) for moment in ("optimizer step", "loss backward")
+    )
     layers = max(float(setting.kinds[0].layers), 1.0)
     for index, ((start, end), (_, done)) in enumerate(
         zip(windows[Phase.FORWARD], windows[Phase.BACKWARD], strict=True)
     ):
-        yield start, states + (kept if index else 0.0)
+        yield start, states + (between if index else 0.0)
         each = (done - end) / (layers + 1)
         yield from _where_held(at, end, "end of forward")
         yield end, at["loss backward"]
         yield from _where_held(at, end + 0.25 * each, "head backward")
+        yield from _where_held(at, end + 0.3 * each, "head's gradient")
         yield end + 0.5 * each, at["last block's FFN backward"]
         yield end + each, at["last block's attention backward"]
+        for number, which in ((2, "next to last"), (max(layers - 1, 2), "second")):
+            for half, before in (("FFN", 0.5), ("attention", 0.0)):
+                yield from _where_held(at, end + (number - before) * each, f"{which} block's {half} backward")
         yield done - 0.5 * each, at["first block's FFN backward"]
         yield done, at["first block's attention backward"]
         yield from _where_held(at, done, "embedding backward")
+        yield from _where_held(at, done, "root's scatter")
     yield from _where_held(at, backward_end, "exchange")
     yield backward_end, states + kept
     total = float(found.timing.seconds)

@@ -58,6 +58,19 @@ def retained_logits_bytes(d: RankSizes) -> Number:
     return d.tokens * d.vocab * 2.0 if plain else 0.0
 
 
+def mask_bytes(d: RankSizes) -> Number:
+    """Bytes of what is added to the scores, of one forward, where backward has it: checkpoints and fused kernels do.
+
+    The causal mask is as wide as the stream, for ALiBi one for each head (``score_bias`` in runners/model).
+    """
+    alibi, eager = d.model.position == "alibi", d.training.attention == "eager"
+    kept = d.recompute != "none" if eager else alibi
+    if not (kept and d.training.traits.measurable) or d.model.network == "ffn":
+        return 0.0
+    rows = where(d.cp > 1, {"all-gather": 1 / d.cp, "ring": 0.0}.get(d.cp_kind, 1.0), 1.0) * d.seq_len
+    return rows * d.seq_len * (d.model.heads if alibi else 1) * d.widths.residual
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockMoments:
     """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.

@@ -9,8 +9,8 @@ import numpy as np
 from estimator.communication.data import WHOLLY_SHARDED
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.between_stages import between_stages_bytes
-from estimator.memory.buckets import bucket_bytes, sent_alone
-from estimator.memory.gathered import gathered_bytes, other_streams
+from estimator.memory.buckets import bucket_bytes, last_bucket_bytes, parts_bytes, sent_alone
+from estimator.memory.gathered import gathered_bytes, other_streams, with_units
 from estimator.memory.put_off import PutOff, with_put_off
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
@@ -91,7 +91,9 @@ def keeps_scores(training: Training) -> bool:
 
 
 BLOCK_BACKWARD = tuple(
-    f"{which} block's {half} backward" for which in ("last", "first") for half in ("FFN", "attention")
+    f"{which} block's {half} backward"
+    for which in ("last", "next to last", "second", "first")
+    for half in ("FFN", "attention")
 )
 
 
@@ -113,11 +115,13 @@ def stage_memory(
     workspace_bytes: Number,
     head_in_flight: Number | None = None,
     chunks: Number = 1,
+    chunks_in_flight: tuple[Number, Number] | None = None,
     put_off: PutOff | None = None,
 ) -> StageMemory:
     """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
 
-    ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives.
+    ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives;
+    ``chunks_in_flight``: micro-batches that the first and the last of them hold, where they differ.
     ``put_off``: where the gradients of weights are put off.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
@@ -148,7 +152,10 @@ def stage_memory(
         (block.kept_bytes * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
     )
     block = _fullest(shard.blocks)
-    activations = one_batch * in_flight
+    first_held, last_held = chunks_in_flight or (in_flight, in_flight)
+    # Turns leave a chunk that is short of blocks another number of micro-batches than the rank's mean.
+    fewer = kind.first_short * (first_held - in_flight) + kind.last_short * (last_held - in_flight)
+    activations = one_batch * (in_flight - fewer / maximum(layers, 1.0))
     passed = one_batch - block.kept_bytes
     # What goes with one micro-batch while others wait.
     leaves = one_batch
@@ -158,6 +165,8 @@ def stage_memory(
         leaves = minimum(activations, most) - minimum(one_batch * (in_flight - 1.0), most)
         activations = minimum(activations, most)
         passed = where(layers > 1, block.kept_bytes, 0.0)
+    masks = shard.mask_bytes * chunks
+    activations, leaves = activations + masks * in_flight, leaves + masks
     again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
     at_head = in_flight if head_in_flight is None else head_in_flight
     head_kept = shard.head_kept_bytes * at_head if kind.head else 0.0
@@ -181,16 +190,21 @@ def stage_memory(
     others = minimum(micro_batches - in_flight, 1.0)
     later = where(micro_batches > 1, gradients - (1.0 - others) * of_batch, 0.0)
     accumulated = gradients if there else maximum(others * gradients, later)
-    block_casts, last_casts = casts, where(layers > 1, casts - casts_once, casts)
+    # Backward of the head lets go of its cast, unless the graph waits for the gradients of weights.
+    block_casts = casts if put_off else casts - of_head_cast
+    last_casts = where(layers > 1, casts - casts_once, block_casts)
     if n.autocast:
         # Backward of checkpointed blocks casts their weights again, beside those of heads that wait.
         of_redone = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts_once)
         of_redone = of_redone + of_head_cast * maximum(at_head - 1, 0)
-        block_casts, last_casts = where(redone, of_redone, casts), where(redone, of_redone, last_casts)
+        block_casts, last_casts = where(redone, of_redone, block_casts), where(redone, of_redone, last_casts)
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         alone, alone_expert = sent_alone(shard, kind, policy)
         buckets = bucket_bytes(policy, (dense - alone) * n.gradient, (expert - alone_expert) * n.gradient)
+    scatters = policy.sharding in ("zero1", "zero2") and shard.training.traits.measurable
+    if scatters and policy.sharding == "zero1":
+        buckets = parts_bytes(policy, dense * n.gradient, expert * n.gradient)
     unit = _largest(shard.blocks)
     inside, root, scattered = gathered_bytes(shard, kind, policy, unit)
     gathered = inside + root + scattered
@@ -207,6 +221,9 @@ def stage_memory(
         standing, buckets = standing + waiting, buckets + waiting
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
+    # A shared table's gradient waits for the embedding's.
+    waits = of_head if shard.tied and kind.embedding else 0.0
+    of_sent = of_head - waits
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
     before_first = 1.0 - minimum(first / parameters, 1.0)
     each_gradient = maximum(gradients, 1.0)
@@ -216,17 +233,17 @@ def stage_memory(
             MemoryKind.ACTIVATIONS: activations + again,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block_casts + block.ffn_bytes,
-            MemoryKind.COMMUNICATION: standing + coming * (of_head / each_gradient) + gathered,
+            MemoryKind.COMMUNICATION: standing + coming * (of_sent / each_gradient) + gathered,
         },
         "last block's attention backward": {
             MemoryKind.GRADIENTS: maximum(accumulated, of_head + of_ffn),
             MemoryKind.ACTIVATIONS: activations + again - block.freed_bytes,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block_casts + block.attention_bytes,
-            MemoryKind.COMMUNICATION: standing + coming * ((of_head + of_ffn) / each_gradient) + gathered,
+            MemoryKind.COMMUNICATION: standing + coming * ((of_sent + of_ffn) / each_gradient) + gathered,
         },
         "first block's FFN backward": {
-            MemoryKind.GRADIENTS: maximum(accumulated, gradients * before_first),
+            MemoryKind.GRADIENTS: maximum(accumulated, gradients * before_first + waits),
             MemoryKind.ACTIVATIONS: activations - passed + again,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block.ffn_bytes + last_casts,
@@ -240,7 +257,7 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + coming + gathered,
         },
         "optimizer step": {
-            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.GRADIENTS: buckets if scatters and policy.sharding == "zero1" else gradients,
             MemoryKind.TEMPORARIES: 0.0
             if policy.offload_optimizer
             else _update_bytes(shard, kind, policy, *each_owned, owned_rest),
@@ -249,6 +266,15 @@ def stage_memory(
     }
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
+    if scatters:
+        # A bucket's own gradients are there until they are copied and this rank's part has its place; ZeRO-2 gives back
+        # the flat copy before the next, and adds the part to the micro-batches' before.
+        last = last_bucket_bytes(shard, kind, policy, dense * n.gradient)
+        flat = last * where(micro_batches > 1, 1.0 + policy.dense.gradients, 1.0)
+        moments["exchange"] = {
+            MemoryKind.GRADIENTS: gradients + last,
+            MemoryKind.COMMUNICATION: buckets if policy.sharding == "zero1" else flat,
+        }
     # FSDP over one rank holds whole gradients, as autograd makes them.
     whole = where(policy.data_ranks > 1, 0.0, 1.0) if policy.sharding in WHOLLY_SHARDED else 1.0
     apart = not of_pipeline and _sums_apart(shard) and not (isinstance(whole, float) and not whole)
@@ -293,6 +319,12 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + gathered_at_loss,
         }
         moments = {"loss backward": loss, **moments}
+    if policy.sharding in WHOLLY_SHARDED and not of_pipeline:
+        summed = (2.0 if n.autocast else 3.0) if _sums_apart(shard) else 1.0
+        moments = with_units(
+            moments, shard, kind, policy, unit,
+            gradients=gradients, micro_batches=micro_batches, passed=passed, summed=summed,
+        )  # fmt: skip
     if put_off:
         moments = with_put_off(
             moments, shard, kind, put_off,

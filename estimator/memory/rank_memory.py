@@ -10,6 +10,7 @@ from estimator.memory.activations import (
     kept_bytes,
     logits_bytes,
     loss_bytes,
+    mask_bytes,
     norm_bytes,
     result_bytes,
     retained_logits_bytes,
@@ -75,6 +76,7 @@ class RankMemory:
     retained_logits_bytes: Number
     handed_logits_bytes: Number
     message_bytes: Number
+    mask_bytes: Number
     optimizer_tensor: Number
     embedding_rest_bytes: Number
     head_rest_bytes: Number
@@ -112,6 +114,7 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         retained_logits_bytes=retained_logits_bytes(d) if vocabulary else 0.0,
         handed_logits_bytes=handed_logits_bytes(d) if vocabulary else 0.0,
         message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
+        mask_bytes=mask_bytes(d),
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
         embedding_rest_bytes=table_rest_bytes(d),
         head_rest_bytes=table_rest_bytes(d) if model.head else 0.0,

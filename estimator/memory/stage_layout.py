@@ -13,6 +13,7 @@ class StageKind:
     """One kind of stage: blocks of every kind that its rank runs, and whether embedding and head are there too.
 
     ``lacking``: blocks that all stages of this kind together run less than if each were the fullest of them.
+    ``first_short``, ``last_short``: blocks that a rank's first and last chunk run less than its others.
     """
 
     name: str
@@ -20,6 +21,8 @@ class StageKind:
     embedding: bool
     head: bool
     lacking: Number = 0.0
+    first_short: Number = 0.0
+    last_short: Number = 0.0
 
     @property
     def layers(self) -> Number:
@@ -63,7 +66,13 @@ def stage_kinds(
             for n, early in zip(layers, leading, strict=True)
         )
         lacking = maximum(total_of(counts, stages) - total, 0.0) if name == "middle" else 0.0
-        found.append(StageKind(name=name, blocks=blocks, embedding=name == "first", head=head, lacking=lacking))
+        found.append(
+            StageKind(
+                name=name, blocks=blocks, embedding=name == "first", head=head, lacking=lacking,
+                first_short=0.0 if folded or name != "first" else taken_first,
+                last_short=0.0 if folded or name == "first" else rank - count,
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

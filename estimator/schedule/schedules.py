@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from estimator.cost.host import PUT_OFF
-from estimator.scenario.arrays import maximum, minimum, where
+from estimator.scenario.arrays import ceil_div, maximum, minimum, where
 from estimator.scenario.plan import FOLDED
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Stages, StageTimes
@@ -235,6 +235,23 @@ def fullest_of(kind: str, schedule: str, stages: Number) -> tuple[Number, ...]:
     if kind != "middle":
         return (stages - 1.0,) if kind == "last" else (0.0,)
     return (1.0, maximum(stages - 2.0, 1.0)) if schedule in PUT_OFF else (1.0,)
+
+
+def chunks_in_flight(
+    schedule: str, held: Number, stages: Number, micro_batches: Number, virtual_stages: Number
+) -> tuple[Number, Number]:
+    """Micro-batches in flight on a rank's first and last chunk, of the ``held`` ones.
+
+    Interleaved, as many go through each chunk as there are stages, before the next chunk's turn comes.
+    """
+    if schedule != "interleaved":
+        return held, held
+    turn = minimum(stages, micro_batches)
+    passes = held * virtual_stages
+    turns = ceil_div(passes + 1.0, turn * virtual_stages) - 1.0
+    rest = passes - turns * turn * virtual_stages
+    first = turns * turn + minimum(rest, turn)
+    return first, turns * turn + maximum(rest - (virtual_stages - 1.0) * turn, 0.0)
 
 
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:

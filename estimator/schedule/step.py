@@ -48,7 +48,15 @@ from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, Stages, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight, held_up_s, weights_waiting
+from estimator.schedule.schedules import (
+    FORMULAS,
+    Bubble,
+    bubble_s,
+    chunks_in_flight,
+    head_in_flight,
+    held_up_s,
+    weights_waiting,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +97,9 @@ def memory_of_stage(
         workspace_bytes=workspace_bytes,
         head_in_flight=head_in_flight(setting.plan.schedule, in_flight, setting.stages, setting.virtual_stages),
         chunks=setting.virtual_stages,
+        chunks_in_flight=chunks_in_flight(
+            setting.plan.schedule, in_flight, setting.stages, setting.micro_batches, setting.virtual_stages
+        ),
         put_off=_put_off(setting, kind, in_flight, stage),
     )
 

@@ -37,7 +37,7 @@ def test_every_step_is_laid_out_whole(scenario):
     [
         ("ddp", "none", {"seq_len": 64, "global_batch": 8, "optimizer": "sgd"}, "embedding backward"),
         ("ddp", "full", {"seq_len": 1024, "global_batch": 64, "optimizer": "sgd"}, "end of forward"),
-        ("fsdp", "none", {"seq_len": 64, "global_batch": 64}, "head backward"),
+        ("fsdp", "none", {"seq_len": 64, "global_batch": 64}, "embedding backward"),
     ],
 )
 def test_memory_passes_through_the_fullest_moment_whichever_it_is(sharding, recompute, training, moment):

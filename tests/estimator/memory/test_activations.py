@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
+from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes, mask_bytes
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
@@ -81,3 +81,27 @@ def test_megatrons_flash_attention_keeps_its_output_twice():
 
     assert kept("flash", "megatron") - kept("sdpa", "megatron") == 2 * 1024 * 256
     assert kept("flash", "pytorch-compile") == kept("sdpa", "pytorch-compile")
+
+
+@pytest.mark.parametrize(
+    ("rest", "bytes_per_score"),
+    [
+        # As wide as the stream, which autocast leaves in fp32
+        ({"precision": "bf16", "plan": {"recompute": "selective"}}, 2),
+        ({"precision": "bf16-amp", "plan": {"recompute": "full"}}, 4),
+        ({"precision": "bf16", "plan": {"recompute": "selective", "cp": 2, "cp_kind": "ulysses"}}, 2),
+        ({"precision": "bf16", "plan": {"recompute": "selective", "cp": 2, "cp_kind": "all-gather"}}, 1),
+        ({"precision": "bf16", "plan": {"recompute": "selective", "cp": 2, "cp_kind": "ring"}}, 0),
+        ({"precision": "bf16"}, 0),
+        ({"precision": "bf16", "plan": {"recompute": "selective"}, "attention": "sdpa"}, 0),
+        ({"precision": "bf16", "plan": {"recompute": "selective"}, "framework": "megatron"}, 0),
+    ],
+)
+def test_a_mask_stays_for_backward_where_checkpoints_have_it(rest, bytes_per_score):
+    given = {"attention": "eager", "seq_len": 512, **rest}
+    assert mask_bytes(rank_sizes(scenario(LLAMA, **given))) == bytes_per_score * 512 * 512
+
+
+def test_slopes_make_a_mask_for_each_head_that_fused_kernels_keep():
+    model = {**LLAMA, "position": "alibi"}
+    assert mask_bytes(rank_sizes(scenario(model, seq_len=512, attention="sdpa"))) == 2 * 8 * 512 * 512

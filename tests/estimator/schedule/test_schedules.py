@@ -4,7 +4,7 @@ import pytest
 
 from estimator.scenario.plan import SCHEDULES
 from estimator.schedule.micro_batch import Stages, StageTimes
-from estimator.schedule.schedules import FORMULAS, head_in_flight
+from estimator.schedule.schedules import FORMULAS, chunks_in_flight, head_in_flight
 
 
 def forms(schedule: str, own: tuple[float, float, float], p: int, m: int, v: int = 1, send_s: float = 0.0):
@@ -75,3 +75,20 @@ def test_behind_an_interleaved_head_waits_what_is_not_of_earlier_chunks():
     assert head_in_flight("interleaved", 3.0, 4, 3) == 1.0
     assert head_in_flight("interleaved", 4.0, 4, 2) == 4.0
     assert head_in_flight("1f1b", 3.0, 4, 1) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("held", "stages", "micro_batches", "first", "last"),
+    [
+        # Of two chunks the first runs twice, the second twice, and the first once more
+        (2.5, 2, 4, 3, 2),
+        (1.5, 2, 4, 2, 1),
+        (5.5, 4, 8, 7, 4),
+        (2.5, 4, 8, 4, 1),
+        # No more micro-batches than there are
+        (2.0, 4, 2, 2, 2),
+    ],
+)
+def test_chunks_take_turns_of_as_many_micro_batches_as_there_are_stages(held, stages, micro_batches, first, last):
+    assert chunks_in_flight("interleaved", held, stages, micro_batches, 2) == (first, last)
+    assert chunks_in_flight("1f1b", held, stages, micro_batches, 1) == (held, held)

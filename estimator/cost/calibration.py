@@ -18,7 +18,8 @@ from estimator.cost.efficiency import (
 )
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode, unknown_keys
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.own_file import own_file
+from estimator.scenario.problems import InputProblems, Problem, refusal
 
 FAMILIES = tuple(sorted(families()))
 KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables", "made_from", "errors", "undetermined")
@@ -32,10 +33,7 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     What it leaves out is the base family's. ``name``: where the document has none. Raises InputProblems.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
-        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
-        if isinstance(document, Mapping) and "rows" in document:
-            remedy = "It is a measurement: give it to `headroom calibrate`, and what that writes here."
-        raise InputProblems([Problem(field=name, message="has no object 'ranges'", remedy=remedy)])
+        raise _no_calibration(document, name)
     problems = unknown_keys("", document, KEYS)
     if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         remedy = f"This version reads {SCHEMA_VERSION}; calibrate again."
@@ -80,6 +78,19 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
         str(document.get("name", name)), ranges, tables, efficiencies(base), device=chip_named(device),
         about=about(device, host, measured + len(tables), str(base)),
     )  # fmt: skip
+
+
+def _no_calibration(document: object, name: str) -> InputProblems:
+    """What to raise of a file that is no calibration: what it is, if it is one of Headroom's own, and where it goes."""
+    own = own_file(document) if isinstance(document, Mapping) else None
+    if isinstance(document, Mapping) and ("rows" in document or (own and own.kind == "measurement")):
+        remedy = "Give it to `headroom calibrate`, and what that writes here."
+        return refusal(name, "this is a measurement, no calibration", remedy)
+    if own is not None and own.kind != "calibration":
+        remedy = f"{own.belongs} A calibration is what `headroom calibrate` writes."
+        return refusal(name, f"this is {own.called}, no calibration", remedy)
+    remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
+    return refusal(name, "has no object 'ranges'", remedy)
 
 
 def chip_named(device: str) -> str:

@@ -55,7 +55,11 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
     own = len(document["ranges"]) - len(scaled)
     assert f"{own} of their constants were measured" in found["assumptions"][0], "what was scaled was not measured"
     assert run(["estimate", str(scenario), "--calibration", str(PROBES)]) == 2
-    assert "It is a measurement: give it to `headroom calibrate`" in capsys.readouterr().err
+    said = f"headroom: --calibration {PROBES}: this is a measurement, no calibration. Give it to `headroom calibrate`"
+    assert said in capsys.readouterr().err
+    assert run(["estimate", str(scenario), "--calibration", str(scenario)]) == 2
+    said = f"headroom: --calibration {scenario}: this is a scenario, no calibration. Predict it: "
+    assert said in capsys.readouterr().err
 
 
 def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):

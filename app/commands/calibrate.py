@@ -76,6 +76,7 @@ def text(made: Calibration, out: Path | None = None) -> str:
     for left, why in made.left_out.items():
         lines += wrapped(f"nothing taken from {left}: {why}", hanging=2)
     lines += ["", _constants(made), *(f"{name}: rates fitted to products" for name in made.tables), ""]
+    lines += [_counts(made), ""]
     lines += wrapped(
         f"inherited: the number of {made.base} in whose place the value stands, and how many times that it is; range: "
         "about 80 % of cases; residual: by how much its points are missed, the median. Of what a constant is, its unit "
@@ -101,6 +102,14 @@ def text(made: Calibration, out: Path | None = None) -> str:
         lines += ["", f"written to {out}; to predict under it:"]
         lines.append(f"  headroom estimate SCENARIO.json --calibration {out}")
     return "\n".join(lines)
+
+
+def _counts(made: Calibration) -> str:
+    """How many of each there are, as an estimate under the calibration counts them."""
+    measured = sum(points > 0 for points in made.points.values())
+    tables = f" and {counted(len(made.tables), 'table')} of tiles" if made.tables else ""
+    scaled = len(made.points) - measured
+    return f"{counted(measured, 'constant')}{tables} measured{f', {scaled} scaled' if scaled else ''}"
 
 
 def _constants(made: Calibration) -> str:

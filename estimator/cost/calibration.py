@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from estimator.cost.efficiency import (
     NAMES,
@@ -20,6 +22,7 @@ from estimator.scenario import catalog
 from estimator.scenario.codec import decode, unknown_keys
 from estimator.scenario.own_file import own_file
 from estimator.scenario.problems import InputProblems, Problem, refusal
+from estimator.scenario.units import counted
 
 FAMILIES = tuple(sorted(families()))
 KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables", "made_from", "errors", "undetermined")
@@ -72,12 +75,26 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     if problems:
         raise InputProblems(problems)
     device, host = str(document.get("device", "")), str(document.get("host", ""))
-    # What was not probed was scaled, and rests on no point.
-    measured = sum(given_ranges[key].get("points", 1) != 0 for key in ranges)
+    counts = own_counts(given_ranges, len(tables))
     return from_ranges(
         str(document.get("name", name)), ranges, tables, efficiencies(base), device=chip_named(device),
-        about=about(device, host, measured + len(tables), str(base)),
+        about=about(device, host, counts, str(base)),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCounts:
+    """What a calibration has of its own: constants measured, those moved along with them, tables of tiles."""
+
+    measured: int
+    scaled: int = 0
+    tables: int = 0
+
+
+def own_counts(ranges: Mapping[str, Any], tables: int) -> OwnCounts:
+    """Count what a document has; what was not probed was scaled, and rests on no point."""
+    scaled = sum(one.get("points", 1) == 0 for one in ranges.values())
+    return OwnCounts(measured=len(ranges) - scaled, scaled=scaled, tables=tables)
 
 
 def _no_calibration(document: object, name: str) -> InputProblems:
@@ -101,11 +118,14 @@ def chip_named(device: str) -> str:
         return device
 
 
-def about(device: str, host: str, own: int, base: str) -> str:
+def about(device: str, host: str, own: OwnCounts, base: str) -> str:
     """Say what a calibration rests on."""
     where = f" on {device}" if device else ""
     of_host = f", host {host}" if host else ""
-    return f"{own} of their constants were measured{where}{of_host}; the others are those of {base}."
+    tables = f" and {counted(own.tables, 'table')} of tiles" if own.tables else ""
+    scaled = f", {own.scaled} scaled along" if own.scaled else ""
+    measured = f"{own.measured} of their constants{tables} were measured{where}{of_host}{scaled}"
+    return f"{measured}; the others are those of {base}."
 
 
 def _range(name: str, given: object) -> Range:

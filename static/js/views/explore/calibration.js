@@ -49,8 +49,10 @@ export function createCalibration() {
   let stored = [];
 
   /** @param {import("../../types.js").StoredCalibration} one */
-  const described = ({ name: own, device, constants }) =>
-    `${own || device} · ${own ? `${device} · ` : ""}${plural(constants, "constant")}`;
+  const described = ({ name: own, device, constants, tables }) =>
+    [own, device, plural(constants, "constant") + (tables ? ` and ${plural(tables, "table")} of tiles` : "")]
+      .filter(Boolean)
+      .join(" · ");
 
   async function refresh() {
     if (!element.open && !state.calibration) return;

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from app.disk import new_id, read_json, write_json
+from app.disk import new_id, read_json, time_of_id, write_json
 from estimator.cost.calibration import calibration_from_json, own_counts
 from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.scenario.problems import InputProblems, Problem
@@ -23,7 +23,8 @@ _ID = re.compile(r"[0-9a-f-]{1,64}")
 class StoredCalibration:
     """One calibration in a line; ``made_from``: which measurements.
 
-    ``constants``, ``tables``: how many of its own were measured, as estimates under it say; ``scaled``: moved along.
+    ``created_s``: when, 0 where its file is not named by that; ``constants``, ``tables``: how many of its own were
+    measured, as estimates under it say; ``scaled``: moved along.
     """
 
     id: str
@@ -34,6 +35,7 @@ class StoredCalibration:
     constants: int
     scaled: int = 0
     tables: int = 0
+    created_s: float = 0.0
     made_from: tuple[str, ...] = ()
 
 
@@ -104,6 +106,7 @@ def _line(calibration_id: str, document: Mapping[str, Any]) -> StoredCalibration
         constants=own.measured,
         scaled=own.scaled,
         tables=own.tables,
+        created_s=time_of_id(calibration_id),
         made_from=tuple(map(str, document.get("made_from", ()))),
     )
 

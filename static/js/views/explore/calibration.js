@@ -24,7 +24,7 @@ export function createCalibration() {
   const name = h("input", {
     type: "text",
     maxlength: 60,
-    placeholder: "its name",
+    placeholder: "its name, else what it is made of",
     "aria-label": "Name of the calibration",
   });
   const make = h("button", { type: "button", class: "ghost", text: "Calibrate", onclick: () => void calibrate() });
@@ -48,9 +48,14 @@ export function createCalibration() {
   /** @type {import("../../types.js").StoredCalibration[]} */
   let stored = [];
 
-  /** @param {import("../../types.js").StoredCalibration} one */
-  const described = ({ name: own, device, constants, tables }) =>
-    [own, device, plural(constants, "constant") + (tables ? ` and ${plural(tables, "table")} of tiles` : "")]
+  /** Its time among the first, as those of one host differ by that alone. @param {import("../../types.js").StoredCalibration} one */
+  const described = ({ name: own, device, created_s, constants, tables }) =>
+    [
+      own,
+      created_s && when(created_s),
+      device,
+      plural(constants, "constant") + (tables ? ` and ${plural(tables, "table")} of tiles` : ""),
+    ]
       .filter(Boolean)
       .join(" · ");
 
@@ -112,7 +117,13 @@ export function createCalibration() {
     select.replaceChildren(
       h("option", { value: "", text: "shipped efficiencies" }),
       ...(calibration && !known ? [h("option", { value: calibration, text: "not on this server" })] : []),
-      ...stored.map((one) => h("option", { value: one.id, text: described(one) })),
+      ...stored.map((one) =>
+        h("option", {
+          value: one.id,
+          text: described(one),
+          title: `Made from ${one.made_from.join(", ")}; host ${one.host || "not told"}.`,
+        }),
+      ),
     );
     select.value = calibration;
     tellChosen();

@@ -146,6 +146,12 @@ def test_what_is_printed_is_read_in_a_hundred_columns(probes, tmp_path, capsys, 
     about = calibration_from_json(document, "made").about
     assert about.startswith(f"{counts.measured} of their constants{tables} were measured on ")
     assert "scaled: not measured, but moved along with what was" in said
+    of_fp32 = "fp32 products: of fp32 vector peak"
+    block = said.partition("what the constants are:\n")[2].partition("\n\n")[0]
+    meanings = dict(line.strip().split(maxsplit=1) for line in block.splitlines() if line[2] != " ")
+    assert meanings.keys() == document["ranges"].keys(), "each says in words what it is"
+    assert meanings["host_forward_s"] == "per forward kernel of plain PyTorch"
+    assert meanings.get("gemm_vector_frac", of_fp32) == of_fp32
     undetermined = {one["reason"] for one in document["undetermined"]}
     for reason in undetermined:
         assert " ".join(said.split()).count(f"{reason}: ") == 1

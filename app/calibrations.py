@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from app.disk import new_id, read_json, write_json
-from estimator.cost.calibration import calibration_from_json
+from app.disk import new_id, read_json, time_of_id, write_json
+from estimator.cost.calibration import calibration_from_json, own_counts
 from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.scenario.problems import InputProblems, Problem
 
@@ -21,7 +21,11 @@ _ID = re.compile(r"[0-9a-f-]{1,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCalibration:
-    """One calibration in a line; ``constants``: how many of its own it has, ``made_from`` which measurements."""
+    """One calibration in a line; ``made_from``: which measurements.
+
+    ``created_s``: when, 0 where its file is not named by that; ``constants``, ``tables``: how many of its own were
+    measured, as estimates under it say; ``scaled``: moved along.
+    """
 
     id: str
     name: str
@@ -29,6 +33,9 @@ class StoredCalibration:
     device: str
     host: str
     constants: int
+    scaled: int = 0
+    tables: int = 0
+    created_s: float = 0.0
     made_from: tuple[str, ...] = ()
 
 
@@ -52,7 +59,7 @@ class CalibrationFolder:
         for path in self.root.glob("*/*/*.json"):
             try:
                 found.append(_line(path.stem, read_json(path)))
-            except (OSError, msgspec.DecodeError, KeyError, TypeError):
+            except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError):
                 continue
         return sorted(found, key=lambda one: one.id, reverse=True)
 
@@ -89,13 +96,17 @@ def _read(path: Path, changed_ns: int) -> Efficiencies:
 
 
 def _line(calibration_id: str, document: Mapping[str, Any]) -> StoredCalibration:
+    own = own_counts(document["ranges"], len(document.get("tables", {})))
     return StoredCalibration(
         id=calibration_id,
         name=str(document["name"]),
         base=str(document.get("base", "default")),
         device=str(document.get("device", "")),
         host=str(document.get("host", "")),
-        constants=len(document["ranges"]) + len(document.get("tables", {})),
+        constants=own.measured,
+        scaled=own.scaled,
+        tables=own.tables,
+        created_s=time_of_id(calibration_id),
         made_from=tuple(map(str, document.get("made_from", ()))),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import fcntl
 import os
@@ -83,6 +84,14 @@ def new_id() -> str:
     now_ms = time.time_ns() // 1_000_000
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
     return f"{stamp}-{now_ms % 1000:03d}-{secrets.token_hex(3)}"
+
+
+def time_of_id(found: str) -> float:
+    """When an id was made, in seconds since the epoch; 0 for a name that is no id."""
+    try:
+        return float(calendar.timegm(time.strptime(found[:15], "%Y%m%d-%H%M%S")))
+    except ValueError:
+        return 0.0
 
 
 @contextmanager

@@ -270,3 +270,11 @@ def test_words_of_a_kind_that_nobody_calls_so_are_said():
     )
     assert [len(one.splitlines()) for one in says] == [2, 2, 0]
     assert says[0].startswith("Host near: ")
+
+
+def test_every_word_that_a_kind_is_made_of_is_said():
+    kinds = {one.kind for found in accuracy().sets for one in found.points}
+    used = {word for kind in kinds for word in kind.split(", ")}
+    (said,) = call_each("glossary", "wordsOf", [[[*kinds]]])
+    assert {one["name"] for one in said} == used
+    assert all(one["says"].endswith(".") for one in said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from fastapi import APIRouter, Request
@@ -85,7 +86,13 @@ def _made(document: object, context: Context) -> StoredCalibration:
         sources.append(Source(name=found.label or one, measurement=found, ops=context.store.op_list(one)))
     if problems:
         raise InputProblems(problems)
-    return context.calibrations.put(to_document(calibrate(sources, name)))
+    return context.calibrations.put(to_document(calibrate(sources, name.strip() or _called_by(sources))))
+
+
+def _called_by(sources: Sequence[Source]) -> str:
+    """A name where none was given: what it is of, as calibrations of one device and host differ by that."""
+    first, *others = dict.fromkeys(source.name for source in sources)
+    return f"{first} and {len(others)} more" if others else first
 
 
 def _given(document: object) -> tuple[list[str], str]:

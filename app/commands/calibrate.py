@@ -12,7 +12,7 @@ from app.commands.importing import measurements_of
 from app.encoding import encode_json
 from app.importers.imported import ImportRefused
 from app.importers.kineto.notices import NO_DEVICE_EVENTS
-from estimator.calibration.calibrate import Calibration, Source, Undetermined, to_document
+from estimator.calibration.calibrate import CONSTANTS, Calibration, Source, Undetermined, to_document
 from estimator.calibration.calibrate import calibrate as fitted
 from estimator.cost.efficiency import efficiencies
 from estimator.scenario import catalog
@@ -76,10 +76,10 @@ def text(made: Calibration, out: Path | None = None) -> str:
     for left, why in made.left_out.items():
         lines += wrapped(f"nothing taken from {left}: {why}", hanging=2)
     lines += ["", _constants(made), *(f"{name}: rates fitted to products" for name in made.tables), ""]
+    lines += [_counts(made), "", "what the constants are:", *_meanings(made), ""]
     lines += wrapped(
         f"inherited: the number of {made.base} in whose place the value stands, and how many times that it is; range: "
-        "about 80 % of cases; residual: by how much its points are missed, the median. Of what a constant is, its unit "
-        "in the file says (--json prints it).",
+        "about 80 % of cases; residual: by how much its points are missed, the median.",
         hanging=2,
     )
     if any(not points for points in made.points.values()):
@@ -101,6 +101,26 @@ def text(made: Calibration, out: Path | None = None) -> str:
         lines += ["", f"written to {out}; to predict under it:"]
         lines.append(f"  headroom estimate SCENARIO.json --calibration {out}")
     return "\n".join(lines)
+
+
+def _counts(made: Calibration) -> str:
+    """How many of each there are, as an estimate under the calibration counts them."""
+    measured = sum(points > 0 for points in made.points.values())
+    tables = f" and {counted(len(made.tables), 'table')} of tiles" if made.tables else ""
+    scaled = len(made.points) - measured
+    return f"{counted(measured, 'constant')}{tables} measured{f', {scaled} scaled' if scaled else ''}"
+
+
+def _meanings(made: Calibration) -> list[str]:
+    """Each constant in words: of which kernels, as the errors below name them, and what its value is of or per."""
+    groups = {constant: group for group, constants in CONSTANTS.items() for constant in constants}
+    width = max(map(len, made.ranges))
+    lines = []
+    for constant, one in made.ranges.items():
+        words = one.unit.removeprefix("s ")  # the value above has it
+        group = groups.get(constant, "")
+        lines += wrapped(f"{constant:<{width}}  {f'{group}: ' if group else ''}{words}", "  ", hanging=width + 2)
+    return lines
 
 
 def _constants(made: Calibration) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from app.commands.files import read_document, read_text
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.efficiency import Efficiencies
-from estimator.scenario.problems import InputProblems, Problem, refusal
+from estimator.scenario.problems import InputProblems, Problem, fields_named, refusal
 
 
 def read_calibrations(paths: Sequence[Path] | None) -> tuple[Efficiencies, ...] | None:
@@ -28,7 +28,10 @@ def read_calibrations(paths: Sequence[Path] | None) -> tuple[Efficiencies, ...] 
 
 def read_calibration(path: Path) -> Efficiencies:
     """Read a calibration, TOML or JSON by its suffix; raise InputProblems that name what is wrong."""
-    return calibration_from_json(_document(path), path.stem)
+    document = _document(path)
+    # a file that is no calibration is named as it was given, beside the option that it was given to
+    with fields_named(lambda field: f"--calibration {path}" if field == path.stem else field):
+        return calibration_from_json(document, path.stem)
 
 
 def _document(path: Path) -> object:

@@ -296,8 +296,16 @@ def _lines(found: list[Compared]) -> list[str]:
         )
         for one in found
     ]
-    header = ("step", "predicted", "measured", "error", "host", "at its pace", "peak", "measured", "error")
+    header = (
+        "step", "time", "measured", "time error", "host", "at its pace", "peak", "measured peak", "peak error",
+    )  # fmt: skip
     lines = [table(header, rows)]
+    if any(one.host_factor for one in found):
+        lines += wrapped(
+            "host: how many times as long as while it was calibrated the host took for the same work beside the step; "
+            "at its pace: the time error of what is predicted at that.",
+            hanging=2,
+        )
     for name, errors in (
         ("time", [one.time_error_frac for one in found]),
         ("time at the pace of the host beside each step", [one.at_pace_error_frac for one in found]),

@@ -18,7 +18,7 @@ from estimator.calibration.fit import (
 )
 from estimator.calibration.host import PACES, host_ranges, pace_of
 from estimator.calibration.points import GROUPS, Point, points_of, points_of_profile
-from estimator.cost.calibration import about
+from estimator.cost.calibration import OwnCounts, about
 from estimator.cost.efficiency import SCHEMA_VERSION, Efficiencies, Range, Tiles, efficiencies, from_ranges
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
@@ -187,8 +187,9 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
     device = str(sources[0].measurement.device.get("name", key))
-    measured = sum(count > 0 for count in counts.values()) + len(tables)
-    made = from_ranges(title, ranges, tables, base, device=chip.name, about=about(device, host, measured, base.name))
+    measured = sum(count > 0 for count in counts.values())
+    own_has = OwnCounts(measured=measured, scaled=len(counts) - measured, tables=len(tables))
+    made = from_ranges(title, ranges, tables, base, device=chip.name, about=about(device, host, own_has, base.name))
     return Calibration(
         name=title, base=chip.efficiency, device=device, host=host,
         made_from=made_from, efficiencies=made, ranges=ranges, tables=tables, residuals_frac=residuals, points=counts,

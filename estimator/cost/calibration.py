@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from estimator.cost.efficiency import (
     NAMES,
@@ -18,7 +20,9 @@ from estimator.cost.efficiency import (
 )
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode, unknown_keys
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.own_file import own_file
+from estimator.scenario.problems import InputProblems, Problem, refusal
+from estimator.scenario.units import counted
 
 FAMILIES = tuple(sorted(families()))
 KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables", "made_from", "errors", "undetermined")
@@ -32,10 +36,7 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     What it leaves out is the base family's. ``name``: where the document has none. Raises InputProblems.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
-        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
-        if isinstance(document, Mapping) and "rows" in document:
-            remedy = "It is a measurement: give it to `headroom calibrate`, and what that writes here."
-        raise InputProblems([Problem(field=name, message="has no object 'ranges'", remedy=remedy)])
+        raise _no_calibration(document, name)
     problems = unknown_keys("", document, KEYS)
     if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         remedy = f"This version reads {SCHEMA_VERSION}; calibrate again."
@@ -74,12 +75,39 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     if problems:
         raise InputProblems(problems)
     device, host = str(document.get("device", "")), str(document.get("host", ""))
-    # What was not probed was scaled, and rests on no point.
-    measured = sum(given_ranges[key].get("points", 1) != 0 for key in ranges)
+    counts = own_counts(given_ranges, len(tables))
     return from_ranges(
         str(document.get("name", name)), ranges, tables, efficiencies(base), device=chip_named(device),
-        about=about(device, host, measured + len(tables), str(base)),
+        about=about(device, host, counts, str(base)),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCounts:
+    """What a calibration has of its own: constants measured, those moved along with them, tables of tiles."""
+
+    measured: int
+    scaled: int = 0
+    tables: int = 0
+
+
+def own_counts(ranges: Mapping[str, Any], tables: int) -> OwnCounts:
+    """Count what a document has; what was not probed was scaled, and rests on no point."""
+    scaled = sum(one.get("points", 1) == 0 for one in ranges.values())
+    return OwnCounts(measured=len(ranges) - scaled, scaled=scaled, tables=tables)
+
+
+def _no_calibration(document: object, name: str) -> InputProblems:
+    """What to raise of a file that is no calibration: what it is, if it is one of Headroom's own, and where it goes."""
+    own = own_file(document) if isinstance(document, Mapping) else None
+    if isinstance(document, Mapping) and ("rows" in document or (own and own.kind == "measurement")):
+        remedy = "Give it to `headroom calibrate`, and what that writes here."
+        return refusal(name, "this is a measurement, no calibration", remedy)
+    if own is not None and own.kind != "calibration":
+        remedy = f"{own.belongs} A calibration is what `headroom calibrate` writes."
+        return refusal(name, f"this is {own.called}, no calibration", remedy)
+    remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
+    return refusal(name, "has no object 'ranges'", remedy)
 
 
 def chip_named(device: str) -> str:
@@ -90,11 +118,14 @@ def chip_named(device: str) -> str:
         return device
 
 
-def about(device: str, host: str, own: int, base: str) -> str:
+def about(device: str, host: str, own: OwnCounts, base: str) -> str:
     """Say what a calibration rests on."""
     where = f" on {device}" if device else ""
     of_host = f", host {host}" if host else ""
-    return f"{own} of their constants were measured{where}{of_host}; the others are those of {base}."
+    tables = f" and {counted(own.tables, 'table')} of tiles" if own.tables else ""
+    scaled = f", {own.scaled} scaled along" if own.scaled else ""
+    measured = f"{own.measured} of their constants{tables} were measured{where}{of_host}{scaled}"
+    return f"{measured}; the others are those of {base}."
 
 
 def _range(name: str, given: object) -> Range:

@@ -16,6 +16,11 @@ class OwnFile:
     keys: tuple[str, ...]
     belongs: str
 
+    @property
+    def called(self) -> str:
+        """Its kind with an article."""
+        return f"{'an' if self.kind[0] in 'aeio' else 'a'} {self.kind}"
+
 
 KINDS = (
     OwnFile(kind="trace", keys=("traceEvents",), belongs="Import it: drop it on the page, or headroom import FILE."),
@@ -51,5 +56,4 @@ def own_file(names: Collection[str]) -> OwnFile | None:
 def refuse_own(names: Collection[str], expected: str) -> None:
     """Raise InputProblems where a file with these keys is one of Headroom's own, and another was expected."""
     if one := own_file(names):
-        article = "an" if one.kind[0] in "aeio" else "a"
-        raise refusal(one.keys[0], f"this is {article} {one.kind}, no {expected}", one.belongs)
+        raise refusal(one.keys[0], f"this is {one.called}, no {expected}", one.belongs)

@@ -165,6 +165,30 @@ const OF_KINDS = [
   { name: "at its pace", says: "The host is taken at the pace that was noted just before each step." },
 ];
 
+/** Where a step runs, the first word of its kind, and what is left of it. @type {Term[]} */
+const OF_PLACES = [
+  { name: "one device", says: "A step of one chip: nothing is sent." },
+  { name: "data parallel", says: "Several chips, each with all of the model: DDP, ZeRO-1 or ZeRO-2." },
+  { name: "sharded", says: "Several chips that share parameters too: FSDP or ZeRO-3." },
+  {
+    name: "split",
+    says: "Several chips that share layers, tensors or sequences: pipeline, tensor or context parallel.",
+  },
+  {
+    name: "tuned cluster",
+    says: "A recipe that a vendor tuned and published, with kernels and overlap of its own framework.",
+  },
+  { name: "compiled", says: "The model went through torch.compile." },
+  { name: "experts", says: "A mixture of experts." },
+  { name: "not known", says: "Steps that have no interval, and no kind." },
+];
+
+/** Words that names are made of which stand between commas, once each. @param {string[]} names @returns {Term[]} */
+export function wordsOf(names) {
+  const used = new Set(names.flatMap((name) => name.split(", ")));
+  return [...OF_PLACES, ...OF_KINDS].filter(({ name }) => used.has(name));
+}
+
 /** What words in the name of a kind or a set of steps say; "" where none needs it. @param {string} text */
 export const wordsOfKind = (text) =>
   OF_KINDS.filter(({ name, also = [] }) => [name, ...also].some((word) => text.includes(word)))

@@ -96,7 +96,8 @@
  *   end_s: number[], total_s: number, memory: [number, number][], capacity_bytes: number, folded: string}} Drawn  a step
  *   over time
  * @typedef {{id: string, name: string, base: string, device: string, host: string, constants: number,
- *   made_from: string[]}} StoredCalibration
+ *   scaled: number, tables: number, created_s: number, made_from: string[]}} StoredCalibration  `constants`, `tables`:
+ *   measured; `scaled`: moved along; `created_s`: 0 where nobody knows
  * @typedef {{name: string, device: string, host: string, ranges: Record<string, Part>,
  *   errors: {group: string, points: number, held_back: number, before_frac: number, after_frac: number}[],
  *   undetermined: {constant: string, reason: string, note: string}[]}} Calibration  as its file has it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -20,6 +22,10 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     assert first.time
     shown = number(row.locator("td").nth(3).inner_text())
     assert shown == pytest.approx(first.time.median, abs=0.0501), "a tenth of a percent is shown"
+    # words that nobody else has are said beside the table that has them
+    expect(page.locator("#accuracy-groups .meanings")).to_contain_text("host binds: The host takes longer")
+    expect(page.locator("#accuracy-groups .meanings")).to_contain_text("kernels met: ")
+    expect(page.locator("#accuracy-sets th", has_text="bias")).to_have_attribute("title", re.compile("with its sign"))
     bring_into_view(page, "#accuracy-steps")
     page.wait_for_function("() => document.querySelector('#accuracy-steps .plot').data?.length > 3")
     everything = page.evaluate(
@@ -52,6 +58,7 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     )
     expect(page.locator("#accuracy-steps .legend")).to_contain_text("matmul")
     expect(page.locator("#accuracy-groups")).to_contain_text("matmul")
+    expect(page.locator("#accuracy-groups .meanings")).not_to_contain_text("kernels met")
     page.get_by_label("Set of steps").select_option("vtrain_a100")
     expect(page.locator("#accuracy .facts")).to_contain_text("not part of Headroom")
     expect(page.locator("#accuracy-steps")).to_be_hidden()

@@ -102,6 +102,11 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     with page.expect_event("load"):
         page.get_by_role("button", name="Calibrate").click()
     wait_for_figures(page)
+    # the section stays open, and what was made is said where the button is
+    result = page.locator(".calibration .made")
+    expect(result).to_be_in_viewport()
+    expect(result).to_contain_text("Made: predictions are under our host")
+    expect(result).to_contain_text("For NVIDIA H200")
     # its host needs longer for each launch
     assert number(headline(page)[0]) > 1.05 * before
     expect(page.locator("details.calibration .chosen")).to_contain_text("our host")
@@ -115,12 +120,26 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     page.go_back()
     page.go_back()
     expect(page.locator("details.calibration .chosen")).to_have_text(re.compile("^our host"))
-    expect(page.locator(".calibration .hint", has_text="For NVIDIA H200")).to_contain_text("constants as shipped")
-    page.locator("details.calibration summary").click()
+    expect(result).to_contain_text("constants as shipped")
     with page.expect_event("load"):
         page.get_by_label("Calibration", exact=True).select_option("")
     wait_for_figures(page)
     assert number(headline(page)[0]) == before
+    expect(page.get_by_label("Calibration", exact=True)).to_be_focused()
+    expect(result).to_be_hidden()
+    page.reload()
+    wait_for_figures(page)
+    expect(page.get_by_label("Calibration", exact=True)).to_be_hidden()
+    # on a narrow page the sheet stays open, too
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="Scenario").click()
+    page.locator("details.calibration summary").click()
+    page.locator(".probes label", has_text="launches").first.click()
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Calibrate").click()
+    expect(page.get_by_label("Scenario", exact=True)).to_have_class(re.compile("open"))
+    expect(result).to_be_in_viewport()
+    expect(result).to_contain_text(re.compile("Made: predictions are under .*launches.* · "))
 
 
 def test_probes_of_the_chip_that_is_shown_are_offered_first(open_page: OpenPage, drop: Drop) -> None:

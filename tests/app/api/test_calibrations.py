@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,29 @@ SCENARIO = {
 }  # fmt: skip
 
 
+def test_a_calibration_without_a_name_is_called_by_what_it_is_made_of(settings):
+    again = {
+        **PROBES,
+        "label": "a second day",
+        "rows": [*PROBES["rows"][:-1], {**PROBES["rows"][-1], "median_s": 1e-3}],
+    }
+    write_json(settings.samples / "probes.json", {**PROBES, "label": "first day"})
+    write_json(settings.samples / "again.json", again)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        names = [
+            client.post("/api/calibrations", json={"measurements": of, "name": " "}).json()["name"]
+            for of in (["probes"], ["again"], ["probes", "again"])
+        ]
+        assert names == ["first day", "a second day", "first day and 1 more"]
+        stamped, other = "20261120-101500-042-1f3a9c", "ours"  # a file that somebody put there
+        (file, *_) = (settings.data / "calibrations").glob("*/*/*.json")
+        for name in (stamped, other):
+            (file.parent / f"{name}.json").write_bytes(file.read_bytes())
+        created = {one["id"]: one["created_s"] for one in client.get("/api/calibrations").json()["calibrations"]}
+        assert created[stamped] == datetime(2026, 11, 20, 10, 15, tzinfo=UTC).timestamp()
+        assert created[other] == 0
+
+
 def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_path):
     write_json(settings.samples / "probes.json", PROBES)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
@@ -28,6 +53,7 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         assert made.status_code == 201, made.text
         one = made.json()
         assert client.get("/api/calibrations").json()["calibrations"] == [one]
+        assert abs(one["created_s"] - time.time()) < 60
         document = client.get(f"/api/calibrations/{one['id']}").json()
         assert document["ranges"]["host_forward_s"]["residual_frac"] >= 0
         assert list((settings.data / "calibrations" / "nvidia-h200").glob("*/*.json"))

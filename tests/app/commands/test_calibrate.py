@@ -9,6 +9,7 @@ import pytest
 
 from app.cli import run
 from app.commands.files import WIDTH
+from estimator.cost.calibration import calibration_from_json, own_counts
 from estimator.cost.efficiency import efficiencies
 from estimator.scenario.units import seconds
 from tests.app.importers.kineto import made
@@ -54,8 +55,14 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
     assert "host_forward_s" not in scaled
     own = len(document["ranges"]) - len(scaled)
     assert f"{own} of their constants were measured" in found["assumptions"][0], "what was scaled was not measured"
+    assert f", {len(scaled)} scaled along;" in found["assumptions"][0]
+    assert f"{own} constants measured, {len(scaled)} scaled" in said, "both count the same"
     assert run(["estimate", str(scenario), "--calibration", str(PROBES)]) == 2
-    assert "It is a measurement: give it to `headroom calibrate`" in capsys.readouterr().err
+    said = f"headroom: --calibration {PROBES}: this is a measurement, no calibration. Give it to `headroom calibrate`"
+    assert said in capsys.readouterr().err
+    assert run(["estimate", str(scenario), "--calibration", str(scenario)]) == 2
+    said = f"headroom: --calibration {scenario}: this is a scenario, no calibration. Predict it: "
+    assert said in capsys.readouterr().err
 
 
 def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
@@ -132,7 +139,19 @@ def test_what_is_printed_is_read_in_a_hundred_columns(probes, tmp_path, capsys, 
         assert words in line
     assert f"×{own['value'] / base:.2f}" in line
     assert _rows(said).keys() == document["ranges"].keys()
+    counts = own_counts(document["ranges"], len(document["tables"]))
+    assert counts.measured + counts.scaled == len(_rows(said))
+    tables = {0: "", 1: " and 1 table of tiles"}[counts.tables]
+    assert f"{counts.measured} constants{tables} measured, {counts.scaled} scaled" in said
+    about = calibration_from_json(document, "made").about
+    assert about.startswith(f"{counts.measured} of their constants{tables} were measured on ")
     assert "scaled: not measured, but moved along with what was" in said
+    of_fp32 = "fp32 products: of fp32 vector peak"
+    block = said.partition("what the constants are:\n")[2].partition("\n\n")[0]
+    meanings = dict(line.strip().split(maxsplit=1) for line in block.splitlines() if line[2] != " ")
+    assert meanings.keys() == document["ranges"].keys(), "each says in words what it is"
+    assert meanings["host_forward_s"] == "per forward kernel of plain PyTorch"
+    assert meanings.get("gemm_vector_frac", of_fp32) == of_fp32
     undetermined = {one["reason"] for one in document["undetermined"]}
     for reason in undetermined:
         assert " ".join(said.split()).count(f"{reason}: ") == 1

@@ -47,7 +47,10 @@ def test_estimate_gives_what_the_model_says(write, capsys):
         (0.049, None),
         (0.12, ", most likely"),
         (0.27, " only just"),
-        (0.5, " only just, if at all"),
+        (0.45, " only just, if at all"),
+        (0.5, " as predicted, but more likely not"),
+        (0.73, " as predicted, but more likely not"),
+        (0.9, " as predicted, but most likely not"),
     ],
 )
 def test_a_risk_worth_a_word_stands_behind_fits(risk, surely):

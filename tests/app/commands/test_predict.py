@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 
 import pytest
@@ -32,6 +33,8 @@ def test_predictions_that_stand_are_named_before_the_others_are_made(write, tmp_
     assert f"{results}/predictions.json and stays as it is: first. To predict anew, name other --results" in words
     assert "calibration" not in words
     assert [line.split()[0] for line in table.splitlines()[1:3]] == ["first", "second"]
+    heads = re.split(r"\s{2,}", table.splitlines()[0].strip())
+    assert len(heads) == len({*heads}) == 8, "no two columns are called alike"
 
 
 @pytest.mark.parametrize(

@@ -138,9 +138,10 @@ function writers({ columns, rows }) {
  * A table of ready rows under plain headings.
  * @param {(string | HTMLElement)[]} heads
  * @param {HTMLElement[]} rows
- * @param {{texts?: number[], wide?: number[]}} [options]  `texts`: columns of words; `wide`: left out where narrow
+ * @param {{texts?: number[], wide?: number[], titles?: string[]}} [options]  `texts`: columns of words; `wide`: left out
+ *   where narrow; `titles`: what headings say at more length
  */
-export const grid = (heads, rows, { texts = [], wide = [] } = {}) =>
+export const grid = (heads, rows, { texts = [], wide = [], titles = [] } = {}) =>
   h(
     "table",
     {},
@@ -152,7 +153,9 @@ export const grid = (heads, rows, { texts = [], wide = [] } = {}) =>
         {},
         heads.map((text, at) => {
           const kind = [wide.includes(at) && "wide", texts.includes(at) && "text"].filter(Boolean).join(" ");
-          return text === "" ? h("td", { class: kind }) : h("th", { scope: "col", class: kind }, text);
+          return text === ""
+            ? h("td", { class: kind })
+            : h("th", { scope: "col", class: kind, title: titles[at] || null }, text);
         }),
       ),
     ),

@@ -7,28 +7,55 @@ import { refreshMeasurements } from "../../measurements.js";
 import { chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
+import { reveal } from "../common/reveal.js";
 
 const PROBES = "python -m runners probes --out probes.json";
 /** Formats of measurements that tell what kernels, links and the host alone take. */
 const TELLING = /probes|collectives|nccl|kineto/;
 const MOST = 12;
+/** Where the next page, which begins anew under another calibration, finds that it was chosen here: "made", or "chosen". */
+const HERE = "calibration-here";
+
+/** @param {"made" | "chosen"} how */
+function noteHere(how) {
+  try {
+    sessionStorage.setItem(HERE, how);
+  } catch {
+    // without storage the page begins folded, as it does from a link
+  }
+}
+
+/** How the calibration of this page was chosen by the one before it; "" where it was not. Said once. */
+function takeHere() {
+  try {
+    const how = sessionStorage.getItem(HERE) ?? "";
+    sessionStorage.removeItem(HERE);
+    return how;
+  } catch {
+    return "";
+  }
+}
 
 export function createCalibration() {
   const select = h("select", {
     id: "calibration",
     "aria-label": "Calibration",
-    onchange: () => setCalibration(select.value),
+    onchange: () => {
+      noteHere("chosen");
+      setCalibration(select.value);
+    },
   });
   const facts = h("div", { class: "hint" });
   const list = h("div", { class: "probes" });
   const name = h("input", {
     type: "text",
     maxlength: 60,
-    placeholder: "its name",
+    placeholder: "its name (optional)",
     "aria-label": "Name of the calibration",
   });
   const make = h("button", { type: "button", class: "ghost", text: "Calibrate", onclick: () => void calibrate() });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const made = h("div", { class: "hint made", role: "status", tabindex: -1, hidden: true });
   const chosen = h("span", { class: "chosen" });
   const element = h(
     "details",
@@ -44,13 +71,21 @@ export function createCalibration() {
     list,
     h("div", { class: "row" }, name, make),
     problem,
+    made,
   );
   /** @type {import("../../types.js").StoredCalibration[]} */
   let stored = [];
 
-  /** @param {import("../../types.js").StoredCalibration} one */
-  const described = ({ name: own, device, constants }) =>
-    `${own || device} · ${own ? `${device} · ` : ""}${plural(constants, "constant")}`;
+  /** Its time among the first, as those of one host differ by that alone. @param {import("../../types.js").StoredCalibration} one */
+  const described = ({ name: own, device, created_s, constants, tables }) =>
+    [
+      own,
+      created_s && when(created_s),
+      device,
+      plural(constants, "constant") + (tables ? ` and ${plural(tables, "table")} of tiles` : ""),
+    ]
+      .filter(Boolean)
+      .join(" · ");
 
   async function refresh() {
     if (!element.open && !state.calibration) return;
@@ -110,7 +145,13 @@ export function createCalibration() {
     select.replaceChildren(
       h("option", { value: "", text: "shipped efficiencies" }),
       ...(calibration && !known ? [h("option", { value: calibration, text: "not on this server" })] : []),
-      ...stored.map((one) => h("option", { value: one.id, text: described(one) })),
+      ...stored.map((one) =>
+        h("option", {
+          value: one.id,
+          text: described(one),
+          title: `Made from ${one.made_from.join(", ")}; host ${one.host || "not told"}.`,
+        }),
+      ),
     );
     select.value = calibration;
     tellChosen();
@@ -159,7 +200,9 @@ export function createCalibration() {
     try {
       const ids = picked();
       if (!ids.length) throw new ApiError("Tick the measurements to calibrate with, all of one device.", 0);
-      setCalibration((await api.calibrate(ids, name.value.trim())).id);
+      const { id } = await api.calibrate(ids, name.value.trim());
+      noteHere("made");
+      setCalibration(id);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       problem.hidden = false;
@@ -180,7 +223,22 @@ export function createCalibration() {
     else tellChosen();
     shownChip = name;
   });
-  if (state.calibration) void refresh();
+
+  /** Stay where the page was before it began anew: unfolded, and what was just made said where its button is. */
+  async function stay(/** @type {string} */ how) {
+    reveal("calibration");
+    await refresh();
+    const own = stored.find(({ id }) => id === state.calibration);
+    if (how !== "made" || !own) return void select.focus();
+    made.hidden = false;
+    made.replaceChildren(h("p", {}, h("b", { text: "Made: " }), `predictions are under ${described(own)}.`), facts);
+    made.focus();
+  }
+
+  const how = takeHere();
+  // once the panel is on the page, and what begins with it is closed
+  if (how) requestAnimationFrame(() => requestAnimationFrame(() => void stay(how)));
+  else if (state.calibration) void refresh();
   update();
   return { element };
 }

@@ -1,8 +1,9 @@
 /** How right predictions are: the committed figures of every set of measured steps, by chip, model, kind and cause. */
 import { setStudy } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
+import { words } from "../../figures/base.js";
 import { accuracyFigure, BY, coverageFigure, groupTable } from "../../figures/accuracy.js";
-import { wordsOfKind } from "../../glossary.js";
+import { wordsOf, wordsOfKind } from "../../glossary.js";
 import { count, plural, significant } from "../../format.js";
 import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
@@ -18,7 +19,25 @@ import { grid } from "../common/table.js";
 /** Its place in the list of studies. */
 export const ACCURACY_STUDY = { name: "accuracy", title: "How right predictions are" };
 
-const HEADS = ["set", "steps", "mean", "median", "nine of ten", "bias", "memory", "naive", "inside", "not known"];
+/** Columns of the table of sets, and what each says. @type {[string, string][]} */
+const COLUMNS = [
+  ["set", ""],
+  ["steps", "measured step times, or peaks where it has no times"],
+  ["mean", "mean error of the step time, in percent of what was measured"],
+  ["median", "median error of the step time"],
+  ["nine of ten", "what nine of ten step times are off by at most"],
+  ["bias", "mean error with its sign: above 0 the steps took less than predicted"],
+  ["memory", "median error of the peak"],
+  ["naive", "mean error of 6 · parameters · tokens FLOPs at half of the peak"],
+  ["inside", "percent of the measured times that the 80 % interval holds"],
+  ["not known", "the same, with widths from all other sources, as if this one had not been measured"],
+];
+const HEADS = COLUMNS.map(([title]) => title);
+/** The same of a table by kind, chip, model or cause. */
+const GROUP_TITLES = [
+  "",
+  ...["steps", "mean", "bias", "inside", "not known"].map((of) => Object.fromEntries(COLUMNS)[of]),
+];
 
 export function createAccuracy() {
   const name = () => "headroom-accuracy";
@@ -72,6 +91,8 @@ export function createAccuracy() {
   ]);
   const all = tableCard("accuracy-sets", "All sets, errors in percent");
   const groups = tableCard("accuracy-groups", "Taken apart");
+  const meanings = h("ul", { class: "facts meanings" });
+  groups.element.append(meanings);
   /** @type {{sets: AccuracySet[], asked_frac: number} | null} */
   let answer = null;
 
@@ -127,6 +148,7 @@ export function createAccuracy() {
     const table = groupTable(shown, by);
     put(groups.title, `${one ? one.name : "All sets"}, by ${table.columns[0].title}`);
     groups.fill(table, tenthsTable(table));
+    meanings.replaceChildren(...meaningsOf(table, by));
   }
 
   /** @param {AccuracySet[]} sets @param {string} of */
@@ -161,7 +183,7 @@ export function createAccuracy() {
         cells.map((value, cell) => errorCell(value, cell === 0)),
       ),
     );
-    return grid(HEADS, rows, { texts: [0] });
+    return grid(HEADS, rows, { texts: [0], titles: COLUMNS.map(([, says]) => says) });
   }
 
   const element = h(
@@ -215,12 +237,23 @@ const tenthsTable = ({ columns, rows }) =>
       h(
         "tr",
         {},
-        h("td", { class: "text", text: String(of), title: wordsOfKind(String(of)) || null }),
+        h("td", { class: "text", text: String(of) }),
         cells.map((value, at) => errorCell(value, at === 0)),
       ),
     ),
-    { texts: [0] },
+    { texts: [0], titles: GROUP_TITLES },
   );
+
+/** What names of its rows are made of, where not everybody calls it so. @param {Table} table @param {By} by */
+function meaningsOf({ rows }, by) {
+  const names = rows.map(([name]) => String(name));
+  const { categories, phases } = state.catalog;
+  const causes = [...categories, ...phases].flatMap(({ key, label, says }) =>
+    says && (names.includes(label) || names.includes(words(key))) ? [{ name: label, says }] : [],
+  );
+  const found = by === "kind" ? wordsOf(names) : by === "largest" ? causes : [];
+  return found.map(({ name, says }) => h("li", {}, h("b", { text: name }), `: ${says}`));
+}
 
 /** @param {AccuracySet[]} sets @returns {Table} */
 const setTable = (sets) => ({
@@ -242,7 +275,7 @@ const setTable = (sets) => ({
 /** @param {AccuracySet[]} shown @param {number} points  steps that are drawn @param {number} timed  all of them */
 function factsOf(shown, points, timed) {
   const words = [
-    "Errors are of the step time, in percent of what was measured: mean, median, nine of ten; memory is a median; naive is 6 · parameters · tokens at half of the peak.",
+    "Errors are of the step time, in percent of what was measured: mean, median, what nine of ten are off by at most, and bias, their mean with its sign (above 0 they took less than predicted); memory is a median; naive is 6 · parameters · tokens at half of the peak.",
     "Inside: measured times that the 80 % interval holds; not known: with widths from all other sources. No step calibrated anything.",
   ];
   if (!points) words.push("Steps of this set are not part of Headroom, its figures are.");

@@ -274,6 +274,16 @@ def test_eager_attention_of_long_sequences(plan, chips, peak):
     assert found.peak_bytes + 64 * 2**20 == pytest.approx(peak * 1e6, rel=0.004)
 
 
+def test_the_embeddings_gradient_comes_after_the_first_blocks():
+    setting = built(scenario(LLAMA, seq_len=512)).setting
+    for batches in (1, 2):
+        found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=batches,
+                             workspace_bytes=WORKSPACE)  # fmt: skip
+        attention = 256 * (2 * 256 + 2 * 64) + 2 * 256
+        yet_to_come = 2 * (TABLE + attention) if batches == 1 else 0
+        assert found.moments[FIRST]["gradients"] == pytest.approx(2 * COUNT - yet_to_come)
+
+
 def test_the_heads_cast_goes_with_its_backward():
     setting = built(scenario(LLAMA, seq_len=512, precision="bf16-amp")).setting
     found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,

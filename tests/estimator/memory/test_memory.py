@@ -546,8 +546,8 @@ def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, hel
 
 
 def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
-    def buckets(plan: dict) -> float:
-        one = scenario(LLAMA, plan={**plan, "bucket_bytes": 300_000}, global_batch=2)
+    def buckets(plan: dict, limit: int = 300_000) -> float:
+        one = scenario(LLAMA, plan={**plan, "bucket_bytes": limit}, global_batch=2)
         setting = built(one).setting
         found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
                              workspace_bytes=WORKSPACE)  # fmt: skip
@@ -556,6 +556,8 @@ def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
     # Tables and the network's matrices are larger than a bucket; DistributedDataParallel copies them all the same.
     small = 4 * (256 * (2 * 256 + 2 * 64) + 2 * 256) + 256
     assert buckets({"cp": 2, "cp_kind": "ulysses"}) == 2 * small
+    # A network's matrix that is as large as a bucket leaves no room in it
+    assert buckets({"cp": 2, "cp_kind": "ulysses"}, 2 * 256 * 704) == 2 * small
     assert buckets({"dp": 2}) == 2 * COUNT
 
 

@@ -17,7 +17,7 @@ def sent_alone(shard: RankMemory, kind: StageKind, policy: Policy) -> tuple[Numb
     if policy.sharding != "ddp" or policy.ddp_mode != "bucketed":
         return 0.0, 0.0
     own, expert = (
-        sum((where(each * shard.widths.gradient > policy.bucket_bytes, each * count, 0.0) for each, count in found),
+        sum((where(each * shard.widths.gradient >= policy.bucket_bytes, each * count, 0.0) for each, count in found),
             start=0.0)
         for found in large_tensors(shard, kind)
     )  # fmt: skip

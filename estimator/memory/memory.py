@@ -250,14 +250,16 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + coming * before_first + gathered,
         },
         "first block's attention backward": {
-            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.GRADIENTS: maximum(accumulated, minimum(gradients * before_first + waits + of_ffn, gradients)),
             MemoryKind.ACTIVATIONS: activations - passed + again - block.freed_bytes,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block.attention_bytes + last_casts,
             MemoryKind.COMMUNICATION: standing + coming + gathered,
         },
         "optimizer step": {
-            MemoryKind.GRADIENTS: buckets if scatters and policy.sharding == "zero1" else gradients,
+            MemoryKind.GRADIENTS: where(policy.data_ranks > 1, owned * n.gradient, gradients)
+            if scatters
+            else gradients,
             MemoryKind.TEMPORARIES: 0.0
             if policy.offload_optimizer
             else _update_bytes(shard, kind, policy, *each_owned, owned_rest),

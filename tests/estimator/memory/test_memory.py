@@ -274,6 +274,16 @@ def test_eager_attention_of_long_sequences(plan, chips, peak):
     assert found.peak_bytes + 64 * 2**20 == pytest.approx(peak * 1e6, rel=0.004)
 
 
+def test_the_embeddings_gradient_comes_after_the_first_blocks():
+    setting = built(scenario(LLAMA, seq_len=512)).setting
+    for batches in (1, 2):
+        found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=batches,
+                             workspace_bytes=WORKSPACE)  # fmt: skip
+        attention = 256 * (2 * 256 + 2 * 64) + 2 * 256
+        yet_to_come = 2 * (TABLE + attention) if batches == 1 else 0
+        assert found.moments[FIRST]["gradients"] == pytest.approx(2 * COUNT - yet_to_come)
+
+
 def test_the_heads_cast_goes_with_its_backward():
     setting = built(scenario(LLAMA, seq_len=512, precision="bf16-amp")).setting
     found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
@@ -536,8 +546,8 @@ def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, hel
 
 
 def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
-    def buckets(plan: dict) -> float:
-        one = scenario(LLAMA, plan={**plan, "bucket_bytes": 300_000}, global_batch=2)
+    def buckets(plan: dict, limit: int = 300_000) -> float:
+        one = scenario(LLAMA, plan={**plan, "bucket_bytes": limit}, global_batch=2)
         setting = built(one).setting
         found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
                              workspace_bytes=WORKSPACE)  # fmt: skip
@@ -546,6 +556,8 @@ def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
     # Tables and the network's matrices are larger than a bucket; DistributedDataParallel copies them all the same.
     small = 4 * (256 * (2 * 256 + 2 * 64) + 2 * 256) + 256
     assert buckets({"cp": 2, "cp_kind": "ulysses"}) == 2 * small
+    # A network's matrix that is as large as a bucket leaves no room in it
+    assert buckets({"cp": 2, "cp_kind": "ulysses"}, 2 * 256 * 704) == 2 * small
     assert buckets({"dp": 2}) == 2 * COUNT
 
 

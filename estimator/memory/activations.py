@@ -124,6 +124,22 @@ def result_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
     return elements * d.widths.compute
 
 
+def redone_apart_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
+    """Bytes that stay of a block which runs again for each weight's gradient, until its graph is dropped.
+
+    As often as it has products and norms with weights, all that it keeps, but for inputs of products: autograd lets
+    go of them, in every copy, as it is through with the product.
+    """
+    forward = [op for op in ops if op.phase == "forward"]
+    products = sum((op.count for op in ops if op.weight and op.kind == "gemm"), start=0.0)
+    weighted = products + d.model.norms_per_layer + (2.0 if d.model.qk_norm else 0.0)
+    inputs = sum((op.saved_bytes * op.count for op in forward if op.kind == "gemm"), start=0.0)
+    inputs += (
+        sum((op.m * op.k * op.count for op in forward if op.name == "down projection"), start=0.0) * d.widths.compute
+    )
+    return weighted * maximum(kept_bytes(tuple(forward)) - inputs, 0.0)
+
+
 def norm_bytes(d: RankSizes) -> Number:
     """Bytes of the result of one norm of the stream, which autocast leaves as wide as its weights."""
     return d.stream_tokens * d.hidden * (d.widths.residual if d.widths.autocast else d.widths.compute)

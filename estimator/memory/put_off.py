@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
+from estimator.scenario.arrays import where
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.units import Number
 
@@ -50,7 +51,9 @@ def with_put_off(
     """Return the moments of a stage whose backward goes to its inputs first and retains all that forward kept.
 
     So activations only grow less where weights get their gradients; by then every put off gradient of a micro-batch is
-    there, without any of the weights' own. ``ended_bytes``: temporaries at the end of a block's backward.
+    there, without any of the weights' own. ``ended_bytes``: temporaries at the end of a block's backward. A block that
+    is checkpointed whole runs again for each weight's gradient (torch/utils/checkpoint.py keeps what it recomputes by
+    graph task), when the graph of the loss is gone.
     """
     whole, own = put_off_bytes(shard, kind, chunks)
     ends = "first block's attention backward"
@@ -74,4 +77,12 @@ def with_put_off(
         changed[MemoryKind.TEMPORARIES] = changed.get(MemoryKind.TEMPORARIES, 0.0) + more
         sent = changed.get(MemoryKind.COMMUNICATION, 0.0) + inputs * shard.message_bytes
         found[moment] = changed | {MemoryKind.COMMUNICATION: sent}
+    inside = own - (shard.head_put_off_bytes if kind.head else 0.0)  # the head's own is done first
+    again = sum(
+        (block.redone_apart_bytes * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
+    )
+    found["weights' gradients"] = found[ends] | {
+        MemoryKind.LOGITS: 0.0,
+        MemoryKind.TEMPORARIES: where(shard.redone_blocks > 0, put_off.waiting * whole + inside + again / chunks, 0.0),
+    }
     return found

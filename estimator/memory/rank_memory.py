@@ -12,6 +12,7 @@ from estimator.memory.activations import (
     loss_bytes,
     mask_bytes,
     norm_bytes,
+    redone_apart_bytes,
     result_bytes,
     retained_logits_bytes,
 )
@@ -30,7 +31,8 @@ from estimator.scenario.units import Number
 class BlockMemory:
     """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward.
 
-    ``put_off_bytes``: gradients that its weights wait with, where backward goes to inputs first.
+    ``put_off_bytes``: gradients that its weights wait with, where backward goes to inputs first;
+    ``redone_apart_bytes``: what stays where it then runs again for each of them.
 
     ``split_parameters``: of the dense ones, those divided over tensor parallel ranks. ``dense_rest_bytes``,
     ``expert_rest_bytes``: what the allocator keeps beyond its large parameter tensors.
@@ -49,6 +51,7 @@ class BlockMemory:
     freed_bytes: Number
     ended_bytes: Number
     put_off_bytes: Number
+    redone_apart_bytes: Number
     ffn_parameters: Number
     dense_rest_bytes: Number
     expert_rest_bytes: Number
@@ -149,6 +152,7 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
         freed_bytes=inside.freed,
         ended_bytes=inside.ended,
         put_off_bytes=inside.put_off,
+        redone_apart_bytes=redone_apart_bytes(d, block.plain) * every,
         ffn_parameters=block.ffn_parameters,
         dense_rest_bytes=dense_rest,
         expert_rest_bytes=expert_rest,

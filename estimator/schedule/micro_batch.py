@@ -128,7 +128,7 @@ def part_of(
         + running_again_s(training, work.regions, work.packed, *redone, e)[1]
     )
     # Of a checkpointed region all runs again for each product and each norm that has weights in it.
-    often = where(work.regions > 0, (work.products + work.norms) / maximum(work.regions, 1e-9), 0.0)
+    often = where(work.regions > 0, (work.products + work.norms + work.head_norms) / maximum(work.regions, 1e-9), 0.0)
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,

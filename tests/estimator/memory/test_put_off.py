@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.distributed.pipelining._backward import stage_backward_input
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 import runners.model.training as trained
+from estimator.estimate.assemble import rank_of
+from estimator.estimate.estimate import estimate
 from estimator.estimate.report import stage_memories
 from estimator.memory.put_off import put_off_bytes
+from estimator.scenario.scenario import scenario_from_json
 from estimator.schedule.schedules import weights_waiting
 from estimator.schedule.simulation.orders import zero_bubble_h1
+from runners.job import read_measurement
 from runners.model.transformer import Share, build
 from runners.parallel.stages import Stage
 from tests.estimator.examples import GPT, LLAMA, built, scenario
 from tests.estimator.memory.test_memory import E
 
+REFERENCE = Path(__file__).parents[2] / "reference"
 SMALL = {"layers": 4, "hidden": 64, "vocab": 96}
 LLAMA_SMALL = {**LLAMA, **SMALL, "heads": 4, "kv_heads": 2, "ffn": 176}
 GPT_SMALL = {**GPT, **SMALL, "heads": 4, "ffn": 256}
@@ -91,3 +97,33 @@ def test_a_stage_holds_more_the_more_of_its_weights_wait(stages):
         assert last.by_kind["logits"] == setting.shard.logits_end_bytes + setting.shard.handed_logits_bytes
     # Megatron's own stages hold nothing of the kind.
     assert "loss backward" in {one.moment for one in found("zero-bubble", "megatron")[1]}
+
+
+@pytest.mark.parametrize("model", [LLAMA_SMALL, GPT_SMALL, QWEN_SMALL])
+def test_torchs_stages_run_a_checkpointed_block_again_for_each_of_its_weights(model):
+    one = scenario(model, plan={"pp": 2, "schedule": "zero-bubble", "micro_batch": 2, "recompute": "full"},
+                   precision="fp32", seq_len=32, global_batch=8, attention="sdpa")  # fmt: skip
+    share = Share(blocks=range(2, 3), embedding=False, head=False)
+    module = build(one.model, one.training, one.plan, "cpu", share)
+    entered = []
+    for block in module.blocks.values():
+        block.attention.register_forward_pre_hook(lambda *_: entered.append(1))
+    x = torch.randn(one.plan.micro_batch, one.training.seq_len, one.model.hidden, requires_grad=True)
+    y = Stage(module, partial(trained.autocast, one.training, "cpu"))(x)
+    assert len(entered) == 1
+    _, groups = stage_backward_input([y], [torch.randn_like(y)], [x], module.parameters())
+    assert len(entered) == 2
+    stage_backward_weight(module.parameters(), groups)
+    work = rank_of(one, E).blocks[0]
+    assert len(entered) - 2 == len(groups) == work.products + work.norms + work.head_norms
+
+
+def test_what_weights_recompute_stays_until_the_last_has_its_gradient():
+    step = (
+        REFERENCE / "h200_drawn" / "sixth" / "2" / "steps" / "pp-zero-bubble-qwen3-0.6b-7-bf16-4096-4-4-full-sdpa.json"
+    )
+    measured = read_measurement(step)
+    first, last = estimate(scenario_from_json(measured.scenario)).memory.stages
+    found = measured.samples["peak_bytes_by_rank"]
+    assert first.peak_bytes == pytest.approx(found[0], rel=0.02)
+    assert (last.moment, last.peak_bytes) == ("weights' gradients", pytest.approx(found[1], rel=0.06))

@@ -10,6 +10,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
+from estimator.scenario.plan import Plan
 from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -231,6 +232,12 @@ def p2p_batch_s(e: Efficiencies) -> Number:
 
 PUT_OFF = ("zero-bubble", "zero-bubble-v")
 """Schedules that split backward in two."""
+
+
+def runs_again_apart(plan: Plan, training: Training) -> bool:
+    """Whether a recomputed block runs again for each weight's gradient, as PyTorch's zero-bubble stages do it."""
+    return plan.schedule in PUT_OFF and plan.recompute == "full" and training.traits.dtensor
+
 
 NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3.044, 3.249, 3.442, 3.627, 3.803, 3.971,
                   4.134, 4.291, 4.443, 4.59, 4.733, 4.872)  # fmt: skip

@@ -18,7 +18,7 @@ from estimator.cost.host import (
 from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
-from estimator.estimate.recomputing import Recomputing, recomputing_words
+from estimator.estimate.recomputing import Recomputing, recomputing_words, runs_again_words
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.hardware import Chip, Cluster
@@ -235,6 +235,7 @@ def assumptions(
             else "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
             " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
         )
+    found += runs_again_words(scenario, one)
     found += _host(scenario, e, one, again or Recomputing())
     return tuple(found)
 

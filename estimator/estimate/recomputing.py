@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import launching_s, plain_s, running_again_s, slowest_rank, waiting_ranks
+from estimator.cost.host import (
+    launching_s,
+    plain_s,
+    running_again_s,
+    runs_again_apart,
+    slowest_rank,
+    waiting_ranks,
+)
 from estimator.estimate.assemble import Rank
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.units import counted, seconds
+from estimator.schedule.micro_batch import Pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +45,23 @@ def recomputing(scenario: Scenario, rank: Rank, kind: StageKind, e: Efficiencies
         regions += often * float(work.regions)
         regions_s += often * float(sum(running_again_s(training, work.regions, work.packed, own, views, e)))
     return Recomputing(launches=launches, launching_s=slower * again_s, regions=regions, regions_s=slower * regions_s)
+
+
+def runs_again_words(scenario: Scenario, one: Pass) -> tuple[str, ...]:
+    """Say that zero-bubble stages run a recomputed block again for each of its weights, and what that takes.
+
+    ``one``: a micro-batch on the slowest stage.
+    """
+    part, times = one.part, scenario.micro_batches
+    if not runs_again_apart(scenario.plan, scenario.training) or not part.again_s:
+        return ()
+    return (
+        f"PyTorch's {scenario.plan.schedule} stages start autograd anew for each product and norm with weights, and a"
+        " recomputed block runs again whole each time, all of which is kept until the last has its gradient:"
+        f" {seconds(float(times * part.again_s))} of a step's device time on the slowest stage, and"
+        f" {seconds(float(times * part.host_again_s))} of its host's. Under 1f1b it runs again once; selective"
+        " recomputation does so here, too.",
+    )
 
 
 def recomputing_words(found: Recomputing, waits_s: float) -> tuple[str, ...]:

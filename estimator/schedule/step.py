@@ -26,6 +26,7 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
+    runs_again_apart,
     sharded_modules_s,
     slowest_rank,
     summed_norms_s,
@@ -350,7 +351,7 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
     share = 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
     host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
     weight_s = part.weight_s
-    if setting.plan.recompute == "full":
+    if runs_again_apart(setting.plan, setting.training):
         host_s = host_s + share * part.host_again_s
         weight_s = weight_s + share * part.again_s
     return replace(part, host_backward_s=part.host_backward_s + host_s, weight_s=weight_s)

@@ -9,7 +9,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import new_products_s
 from estimator.cost.price import Priced, on_matrix_units, price, waited_bytes
 from estimator.operations.op import Op
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.units import Number
@@ -170,6 +170,27 @@ def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
             if after.op.recomputed:
                 redone[PLACE[after.op.category, after.op.kind]] += more_s
     return replace(work, seconds=seconds, priced=priced, experts_s=experts, redone_s=redone)
+
+
+def times_apart(work: Work) -> Number:
+    """How often a checkpointed block runs again where each of its weights gets its gradient by itself.
+
+    Once for each product and each norm that has weights, whole regions at a time.
+    """
+    weights = work.products + work.norms + work.head_norms
+    return where(work.regions > 0, weights / maximum(work.regions, 1e-9), 0.0)
+
+
+def with_weights_apart(work: Work, share: float) -> Work:
+    """The work with what a ``share`` of its weights run again for their gradients, as ops beside those."""
+    times = share * times_apart(work)
+    again = (
+        replace(one, op=replace(one.op, count=one.op.count * times, weight=True))
+        for one in work.priced
+        if one.op.recomputed
+    )
+    weight = [own + times * redone for own, redone in zip(work.seconds["weight"], work.redone_s, strict=True)]
+    return replace(work, seconds={**work.seconds, "weight": weight}, priced=(*work.priced, *again))
 
 
 def attention_s(work: Work) -> dict[str, Number]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from estimator.cost.device_time import Work
+from estimator.cost.device_time import Work, with_weights_apart
 from estimator.cost.efficiency import Calibrated, probes_host
+from estimator.cost.host import runs_again_apart
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s, uneven
@@ -28,11 +29,13 @@ from estimator.estimate.residual import (
     out_of_memory_frac,
     widened,
 )
+from estimator.memory.stage_layout import StageKind
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_problems
+from estimator.schedule.step import Setting, weights_apart_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +146,8 @@ def estimate(
             most_bytes = max(stage.peak_bytes for stage in stage_memories(full.setting, e))
             high = seconds + math.hypot(high - seconds, later_s)
         low, high = widened(seconds, (low, high), kind)
-    phases, breakdown = phases_and_breakdown(timing, rank, setting)
+    shown = _shown(rank, setting, setting.kinds[int(timing.critical_stage)])
+    phases, breakdown = phases_and_breakdown(timing, shown, setting)
     launched = explain.launching(timing, e, float(setting.micro_batches))
 
     stages = stage_memories(setting, e)
@@ -176,7 +180,7 @@ def estimate(
     limits = ""
     if explained:
         again = recomputing(scenario, rank, setting.kinds[int(timing.critical_stage)], e)
-        ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
+        ops = op_costs(shown, setting, setting.kinds[int(timing.critical_stage)], e)
         collectives = collectives_of(timing, found.lines, setting)
         limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity, launched)
         assumptions = (
@@ -199,7 +203,7 @@ def estimate(
         tokens_per_s=tokens / seconds,
         tokens_per_s_per_chip=tokens / seconds / chips,
         mfu=model_flops / (seconds * chips * peak),
-        hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
+        hfu=_executed_flops(scenario, rank, shown) / (seconds * chips * peak),
         memory=memory,
         ops=ops,
         collectives=collectives,
@@ -229,9 +233,21 @@ def roofs_of(chip: Chip) -> Roofs:
     )
 
 
-def _executed_flops(scenario: Scenario, rank: Rank) -> float:
-    """FLOPs of products and attention that all chips execute in a step."""
-    total = sum(_product_flops(work) * block.layers for work, block in zip(rank.blocks, rank.ops.blocks, strict=True))
+def _shown(rank: Rank, setting: Setting, kind: StageKind) -> Rank:
+    """The rank with all that its blocks run on a kind of stage."""
+    if not runs_again_apart(setting.plan, setting.training):
+        return rank
+    share = float(weights_apart_share(setting, kind))
+    return replace(rank, blocks=tuple(with_weights_apart(work, share) for work in rank.blocks))
+
+
+def _executed_flops(scenario: Scenario, rank: Rank, shown: Rank) -> float:
+    """FLOPs of products and attention that all chips execute in a step; the first stage's weights run nothing again."""
+    split = 1.0 - 1.0 / scenario.plan.pp
+    total = sum(
+        (_product_flops(work) + split * (_product_flops(more) - _product_flops(work))) * block.layers
+        for work, more, block in zip(rank.blocks, shown.blocks, rank.ops.blocks, strict=True)
+    )
     total += _product_flops(rank.head)
     return total * scenario.micro_batches * scenario.plan.dp * scenario.plan.cp * scenario.plan.tp
 

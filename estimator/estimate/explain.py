@@ -12,6 +12,7 @@ from estimator.cost.host import (
     HEAD_NORM_PRODUCTS,
     NORM_KERNEL_PRODUCTS,
     NORM_PRODUCTS,
+    runs_again_apart,
     slowest_rank,
     waiting_ranks,
 )
@@ -412,6 +413,8 @@ def _changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
         yield "attention sdpa", replace(scenario, training=replace(training, attention="sdpa"))
     if model.experts and model.experts % (2 * plan.ep) == 0:
         yield f"ep {2 * plan.ep}", to(ep=2 * plan.ep)
+    if runs_again_apart(plan, training):
+        yield "schedule 1f1b", to(schedule="1f1b", virtual_stages=1)
     if plan.recompute == "none":
         yield "recompute selective", to(recompute="selective")
     if plan.micro_batch > 1:

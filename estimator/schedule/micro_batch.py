@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.communication.message import Message, PricedMessage
-from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work
+from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work, times_apart
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
     BIAS_PRODUCTS,
@@ -127,8 +127,7 @@ def part_of(
         + again
         + running_again_s(training, work.regions, work.packed, *redone, e)[1]
     )
-    # Of a checkpointed region all runs again for each product and each norm that has weights in it.
-    often = where(work.regions > 0, (work.products + work.norms + work.head_norms) / maximum(work.regions, 1e-9), 0.0)
+    often = times_apart(work)
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,

@@ -339,16 +339,21 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     return replace(found, adding_s=adding_s)
 
 
+def weights_apart_share(setting: Setting, kind: StageKind) -> Number:
+    """Share of a stage's blocks whose weights get their gradients by themselves: all but those of the first chunk."""
+    return 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
+
+
 def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Efficiencies) -> Part:
     """A stage's micro-batch where weights get their gradients by themselves, after inputs theirs (zero bubble).
 
     PyTorch's stages start autograd anew for each product and norm with weights, and checkpointing runs a region again
     whenever autograd starts anew (torch/utils/checkpoint.py keeps what it recomputes by graph task): a wholly
-    recomputed Llama block ten times. The model's first stage, whose input takes no gradient, goes backward at once.
+    recomputed Llama block ten times. The model's first chunk, whose input takes no gradient, goes backward at once.
     """
     if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
         return part
-    share = 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
+    share = weights_apart_share(setting, kind)
     host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
     weight_s = part.weight_s
     if runs_again_apart(setting.plan, setting.training):

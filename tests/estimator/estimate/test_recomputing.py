@@ -22,3 +22,26 @@ def test_stages_that_run_a_block_again_for_each_weight_say_what_it_takes(schedul
     assert bool(words) == said
     if said:
         assert all(f"{schedule} stages" in one and "selective recomputation" in one for one in words)
+
+
+def test_what_runs_again_for_each_weight_is_in_every_sum_and_another_schedule_is_the_way_out():
+    def of(schedule: str):
+        plan = {"pp": 2, "schedule": schedule, "recompute": "full", "micro_batch": 4}
+        return estimate(scenario({**LLAMA, "layers": 8}, plan=plan, seq_len=2048, global_batch=32))
+
+    once, apart = of("1f1b"), of("zero-bubble")
+    for found in (once, apart):
+        assert sum(found.breakdown_s.values()) == pytest.approx(found.step_time_s)
+        assert sum(found.phases_s.values()) == pytest.approx(found.step_time_s)
+    assert apart.breakdown_s["matmul"] > 2.0 * once.breakdown_s["matmul"]
+    assert sum(op.flops for op in apart.ops) > 2.0 * sum(op.flops for op in once.ops)
+    # Half of the blocks are on the first stage, which goes backward at once.
+    assert apart.hfu * apart.step_time_s > 1.5 * once.hfu * once.step_time_s
+    assert apart.mfu * apart.step_time_s == pytest.approx(once.mfu * once.step_time_s)
+
+
+def test_a_step_that_running_again_makes_too_large_is_told_to_take_another_schedule():
+    plan = {"pp": 2, "schedule": "zero-bubble", "recompute": "full", "micro_batch": 64}
+    found = estimate(scenario({**LLAMA, "layers": 8}, plan=plan, seq_len=4096, global_batch=512))
+    assert not found.memory.fits
+    assert any("schedule 1f1b" in one.remedy for one in found.problems)

@@ -9,7 +9,15 @@ from typing import Any
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, chips_of_rows, disturbance, scenario_run, step_time_s
+from estimator.scenario.measurement import (
+    Measurement,
+    Origin,
+    chips_of_rows,
+    disturbance,
+    fullest_peak_bytes,
+    scenario_run,
+    step_time_s,
+)
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
@@ -62,7 +70,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         device_kind=str(measurement.device.get("kind") or ""),
         world_size=_world_size(measurement),
         step_time_s=step_time_s(measurement.steps_s),
-        peak_bytes=measurement.memory.peak_bytes,
+        peak_bytes=fullest_peak_bytes(measurement),
         rows=len(measurement.rows),
         kernels=len(measurement.kernels),
         created_s=created_s,

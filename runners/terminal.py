@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from estimator.scenario.measurement import Measurement, rows_by_status, statuses_text
+from estimator.scenario.measurement import Measurement, fullest_peak_bytes, rows_by_status, statuses_text
 from estimator.scenario.units import bytes_text, counted, seconds
 from runners.rates import rate_lines
 
@@ -51,8 +51,8 @@ def result_text(found: Measurement) -> str:
         low_s, high_s = min(found.steps_s), max(found.steps_s)
         median_s = statistics.median(found.steps_s)
         parts.append(f"step {seconds(median_s)} ({seconds(low_s)} to {seconds(high_s)})")
-    if found.memory.peak_bytes:
-        parts.append(f"peak memory {bytes_text(found.memory.peak_bytes)}")
+    if peak_bytes := fullest_peak_bytes(found):
+        parts.append(f"peak memory {bytes_text(peak_bytes)}")
     if found.rows:
         parts.append(f"{counted(len(found.rows), 'row')} ({statuses_text(rows_by_status(found.rows))})")
     return ", ".join(parts)

@@ -21,7 +21,7 @@ from estimator.estimate.expected import Expected, Pair, own_prediction
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
-from estimator.scenario.measurement import Measurement, disturbance, step_time_s
+from estimator.scenario.measurement import Measurement, disturbance, fullest_peak_bytes, step_time_s
 from estimator.scenario.op_list import OpList, from_json
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.proposal.proposal import Proposal, proposal
@@ -184,8 +184,8 @@ def _line(measurement: Measurement) -> str:
         parts.append(f"step {seconds(step_s)}")
     if ratio := disturbance(measurement.steps_s):
         parts.append(f"disturbed: steps differ by {ratio:.1f}×; the fastest is shown")
-    if measurement.memory.peak_bytes:
-        parts.append(f"peak {bytes_text(measurement.memory.peak_bytes)}")
+    if peak_bytes := fullest_peak_bytes(measurement):
+        parts.append(f"peak {bytes_text(peak_bytes)}")
     for count, word in ((len(measurement.rows), "row"), (len(measurement.kernels), "kernel")):
         if count:
             parts.append(counted(count, word))

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from estimator.estimate.host_pace import Curve, over_paces, pace_factor, read_of
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.hardware import Cluster
-from estimator.scenario.measurement import as_asked, step_time_s
+from estimator.scenario.measurement import as_asked, fullest_peak_bytes, step_time_s
 from estimator.scenario.op_list import OpList
 from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
@@ -260,14 +260,9 @@ def _compared(prediction: Prediction, results: Path | None) -> Compared:
         prediction=prediction,
         host_factor=factor if prediction.over_paces_s else None,
         step_time_s=step_time_s(measured.steps_s),
-        peak_bytes=max(_peaks(measured.samples), default=measured.memory.peak_bytes),
+        peak_bytes=fullest_peak_bytes(measured),
         status=measured.status,
     )
-
-
-def _peaks(samples: Mapping[str, Any]) -> list[float]:
-    """The fullest rank is what a prediction is of."""
-    return [peak for peak in samples.get("peak_bytes_by_rank", []) if peak]
 
 
 def _flat(one: Compared) -> dict[str, Any]:

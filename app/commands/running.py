@@ -26,7 +26,7 @@ from app.this_cpu import ThisCpu
 from estimator.estimate.estimate import estimate
 from estimator.scenario.breakdown import SHOWN_PHASES
 from estimator.scenario.codec import encode
-from estimator.scenario.measurement import Measurement, disturbance, step_time_s
+from estimator.scenario.measurement import Measurement, disturbance, fullest_peak_bytes, step_time_s
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import bytes_text, seconds
 from runners.job import FINAL_STATES, Job, Request
@@ -173,8 +173,8 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
     if ratio and shown_s:
         text.append("by phase, of the median step:")
     text += shown_s
-    if measurement.memory.peak_bytes:
-        text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
+    if peak_bytes := fullest_peak_bytes(measurement):
+        text.append(f"peak memory  {bytes_text(peak_bytes)}")
     # why a run is no full one is told with its end
     said = [one.message for one in measurement.warnings if one.code != measurement.status]
     return text + [line for message in said for line in wrapped(f"warning      {message}", hanging=13)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from estimator.estimate.difference import Cause, Spent, Told, causes, spent_of_measurement, spent_of_prediction
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, WORK_PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
-from estimator.scenario.measurement import Measurement, disturbance, scenario_run, step_time_s
+from estimator.scenario.measurement import Measurement, disturbance, fullest_peak_bytes, scenario_run, step_time_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
@@ -149,6 +149,8 @@ def of_measurement(measurement: Measurement) -> Item:
     """
     step_s = step_time_s(measurement.steps_s)
     capacity_bytes = measurement.device.get("memory_bytes")
+    peak_bytes = fullest_peak_bytes(measurement)
+    of_fullest = peak_bytes == measurement.memory.peak_bytes  # kinds are of the rank that wrote the result
     scenario = scenario_run(measurement)
     tokens_per_s = mfu = None
     try:
@@ -173,10 +175,10 @@ def of_measurement(measurement: Measurement) -> Item:
         phases_s=dict(measurement.phases_s),
         breakdown_s=dict(measurement.breakdown_s),
         memory=ComparedMemory(
-            peak_bytes=measurement.memory.peak_bytes,
-            reserved_bytes=measurement.memory.reserved_bytes,
+            peak_bytes=peak_bytes,
+            reserved_bytes=measurement.memory.reserved_bytes if of_fullest else None,
             capacity_bytes=capacity_bytes if isinstance(capacity_bytes, (int, float)) else None,
-            by_kind=dict(measurement.memory.by_kind),
+            by_kind=dict(measurement.memory.by_kind) if of_fullest else {},
         ),
         status=measurement.status,
         scenario=dict(scenario),

@@ -111,6 +111,16 @@ class Measurement:
     schema_version: int = SCHEMA_VERSION
 
 
+def fullest_peak_bytes(measurement: Measurement) -> float | None:
+    """The peak of the fullest rank, which a prediction is of; ``memory`` is of the rank that wrote the result.
+
+    None where none was measured.
+    """
+    by_rank = measurement.samples.get("peak_bytes_by_rank")
+    known = [one for one in by_rank if isinstance(one, (int, float)) and one] if isinstance(by_rank, list) else []
+    return max(known, default=measurement.memory.peak_bytes)
+
+
 SAID_BY_OPTIONS = ("experts", "optimizer_kernel")
 """Fields of the training that options of a measured step may say otherwise than its scenario."""
 

@@ -109,6 +109,14 @@ def test_the_median_step_stands_for_a_measurement():
     assert of_measurement(Measurement(steps_s=(1.9, 1.0, 1.2))).step_time_s == 1.2
 
 
+def test_the_peak_beside_a_prediction_is_the_fullest_ranks_and_kinds_are_of_the_rank_that_told_them():
+    memory = MeasuredMemory(peak_bytes=3e9, reserved_bytes=4e9, by_kind={"parameters": 3e9})
+    first = of_measurement(Measurement(memory=memory, samples={"peak_bytes_by_rank": [3e9, 2e9]})).memory
+    assert (first.peak_bytes, first.reserved_bytes, first.by_kind) == (3e9, 4e9, {"parameters": 3e9})
+    other = of_measurement(Measurement(memory=memory, samples={"peak_bytes_by_rank": [3e9, 47e9]})).memory
+    assert (other.peak_bytes, other.reserved_bytes, other.by_kind) == (47e9, None, {})
+
+
 def test_a_disturbed_measurement_is_its_fastest_step_and_has_no_time_beside_others():
     disturbed = of_measurement(Measurement(label="disturbed", steps_s=(9.0, 1.0, 2.0), phases_s={"forward": 1.0}))
     calm = of_measurement(Measurement(label="calm", steps_s=(2.0, 2.1), phases_s={"forward": 0.5}))

@@ -3,6 +3,7 @@
 import json
 import statistics
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from estimator.scenario.measurement import (
     Warning,
     any_measured,
     disturbance,
+    fullest_peak_bytes,
     rows_by_status,
     scenario_run,
     statuses_text,
@@ -92,3 +94,11 @@ def test_steps_that_differ_by_more_than_two_times_are_disturbed():
     assert step_time_s((1.0, 2.0, 1.4)) == 1.4
     assert step_time_s((3.1, 1.0, 1.2)) == 1.0
     assert step_time_s(()) is None
+
+
+@pytest.mark.parametrize(("by_rank", "peak_bytes"), [
+    ([3e9, 47e9], 47e9), ([None, 5e9], 5e9), ([None, None], 3e9), ([], 3e9), (None, 3e9), ("no list", 3e9),
+])  # fmt: skip
+def test_a_prediction_is_held_against_the_fullest_ranks_peak(by_rank, peak_bytes):
+    measurement = Measurement(memory=MeasuredMemory(peak_bytes=3e9), samples={"peak_bytes_by_rank": by_rank})
+    assert fullest_peak_bytes(measurement) == peak_bytes

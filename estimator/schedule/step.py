@@ -187,7 +187,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
     if not (fuses_update(setting.training) or policy.offload_optimizer):
-        woken = woken_s(setting.training, plan.chips, walked, e)
+        woken = woken_s(setting.training, cluster.chips, walked, e)
         walk = maximum(walk, woken + summing_s - passes[0].lead_s - updated_s)
     if any(op.apart for op in once) and not policy.offload_optimizer:
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
@@ -349,11 +349,12 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
         return part
     share = 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
     host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
-    weight_s = part.weight_s
-    if setting.plan.recompute == "full":
-        host_s = host_s + share * part.host_again_s
-        weight_s = weight_s + share * part.again_s
-    return replace(part, host_backward_s=part.host_backward_s + host_s, weight_s=weight_s)
+    again = where(setting.shard.redone_blocks > 0, share, 0.0)
+    return replace(
+        part,
+        host_backward_s=part.host_backward_s + host_s + again * part.host_again_s,
+        weight_s=part.weight_s + again * part.again_s,
+    )
 
 
 def micro_batches_in_a_row(setting: Setting) -> Number:

@@ -545,6 +545,17 @@ def test_casts_of_checkpointed_blocks_go_with_the_chunk_that_made_them(plan, hel
     assert found.moments["end of forward"]["logits"] == waiting
 
 
+@pytest.mark.parametrize("framework", ["pytorch-1.10", "megatron"])
+@pytest.mark.parametrize("sharding", ["zero3", "fsdp"])
+def test_gradients_that_are_there_from_the_start_are_there_in_every_blocks_backward(framework, sharding):
+    setting = built(scenario(LLAMA, plan={"dp": 2, "sharding": sharding}, global_batch=2, framework=framework)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    before = found.moments["loss backward"]["gradients"]
+    assert before > 0
+    assert min(kinds["gradients"] for kinds in found.moments.values()) == before
+
+
 def test_a_gradient_that_fills_a_bucket_is_sent_as_it_is():
     def buckets(plan: dict, limit: int = 300_000) -> float:
         one = scenario(LLAMA, plan={**plan, "bucket_bytes": limit}, global_batch=2)

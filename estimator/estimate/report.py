@@ -17,8 +17,9 @@ from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES, WAITING, Category, Phase, complete
 from estimator.scenario.units import Number
+from estimator.schedule.micro_batch import runs_again
 from estimator.schedule.schedules import in_flight
-from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step, optimizer_s
+from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step, optimizer_s, weights_apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,10 +70,13 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
     found += [(rank.head, 1.0)] if kind.head else []
+    apart = float(weights_apart(setting, kind)) if setting.shard.redone_blocks else 0.0
     for work, times in found:
         for column in work.seconds.values():
             for index, seconds in enumerate(column):
                 sums[index] += float(seconds) * float(times)
+        for index, seconds in enumerate(work.redone_s):
+            sums[index] += float(seconds) * float(times) * apart * float(runs_again(work))
     m = float(setting.micro_batches)
     breakdown = {category: m * float(of_category(sums, category)) for category in PLACES}
     breakdown[Category.ELEMENTWISE] += float(timing.accumulation_s)

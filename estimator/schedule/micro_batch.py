@@ -124,8 +124,7 @@ def part_of(
     redone_host_s = (
         launching_s(training, "forward", *redone, e) + plain_s("forward", plain_again, e) + again + run_again_s
     )
-    # Of a checkpointed region all runs again for each product and each norm that has weights in it.
-    often = where(work.regions > 0, (work.products + work.norms + work.head_norms) / maximum(work.regions, 1e-9), 0.0)
+    often = runs_again(work)
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,
@@ -161,6 +160,12 @@ def part_of(
         sent_after_s=reads * sent_s(training, _expert_ranks(messages), SENT_AFTER_OPS, e),
         read_device_s=0.0 if isinstance(reads, float) and not reads else reads * _scaled(work.experts_s, scale),
     )
+
+
+def runs_again(work: Work) -> Number:
+    """How often a checkpointed region runs again where each product and norm with weights in it asks for it."""
+    weighted = work.products + work.norms + work.head_norms
+    return where(work.regions > 0, weighted / maximum(work.regions, 1e-9), 0.0)
 
 
 def _reads(work: Work, messages: Sequence[Message], training: Training) -> Number:

@@ -345,9 +345,7 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
     whenever autograd starts anew (torch/utils/checkpoint.py keeps what it recomputes by graph task): a wholly
     recomputed Llama block ten times. The model's first stage, whose input takes no gradient, goes backward at once.
     """
-    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
-        return part
-    share = 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
+    share = weights_apart(setting, kind)
     host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
     again = where(setting.shard.redone_blocks > 0, share, 0.0)
     return replace(
@@ -355,6 +353,13 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
         host_backward_s=part.host_backward_s + host_s + again * part.host_again_s,
         weight_s=part.weight_s + again * part.again_s,
     )
+
+
+def weights_apart(setting: Setting, kind: StageKind) -> Number:
+    """Share of a stage's blocks whose weights get their gradients by themselves."""
+    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
+        return 0.0
+    return 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
 
 
 def micro_batches_in_a_row(setting: Setting) -> Number:

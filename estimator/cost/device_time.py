@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import new_products_s
 from estimator.cost.price import Priced, on_matrix_units, price, waited_bytes
-from estimator.operations.op import Op
+from estimator.operations.op import HEAD_NORMS, Op, norms_of
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
 from estimator.scenario.hardware import Chip
@@ -27,12 +27,8 @@ PLACES = {
 }
 """Of each category that a network's ops have."""
 PRODUCTS = PLACE[Category.MATMUL, "gemm"]
-KERNELS = PLACE[Category.ELEMENTWISE, "kernels"]
 PRODUCTS_AND_ATTENTION = tuple(place for category in ARITHMETIC for place in PLACES[category])
 """What has products, with the kernels that stand between them: all that is not plain traffic of memory."""
-
-HEAD_NORMS = "q, k norm"
-"""The norms of queries and keys, which are two modules."""
 
 LAUNCHES = ("forward", "recomputed", "input", "weight")
 
@@ -102,9 +98,9 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         if op.name.endswith("bias gradient"):
             biased += op.launches * op.count
         if op.name == HEAD_NORMS:
-            head_norms_again += 2 * op.count if op.recomputed else 0.0
-            head_norms += 2 * op.count if direction == "forward" and not op.recomputed else 0.0
-        elif component == KERNELS and "norm" in op.name:
+            head_norms_again += norms_of(op) * op.count if op.recomputed else 0.0
+            head_norms += norms_of(op) * op.count if direction == "forward" and not op.recomputed else 0.0
+        elif norms_of(op):
             norms[op.phase] += op.launches * op.count
             norm_ops += op.count if direction == "forward" else 0.0
         seconds[direction][component] += one.seconds * op.count
@@ -172,7 +168,7 @@ def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:
     return replace(work, seconds=seconds, priced=priced, experts_s=experts, redone_s=redone)
 
 
-def times_apart(work: Work) -> Number:
+def runs_again(work: Work) -> Number:
     """How often a checkpointed block runs again where each of its weights gets its gradient by itself.
 
     Once for each product and each norm that has weights, whole regions at a time.
@@ -183,7 +179,7 @@ def times_apart(work: Work) -> Number:
 
 def with_weights_apart(work: Work, share: float) -> Work:
     """The work with what a ``share`` of its weights run again for their gradients, as ops beside those."""
-    times = share * times_apart(work)
+    times = share * runs_again(work)
     again = (
         replace(one, op=replace(one.op, count=one.op.count * times, weight=True))
         for one in work.priced

@@ -235,8 +235,12 @@ PUT_OFF = ("zero-bubble", "zero-bubble-v")
 
 
 def runs_again_apart(plan: Plan, training: Training) -> bool:
-    """Whether a recomputed block runs again for each weight's gradient, as PyTorch's zero-bubble stages do it."""
-    return plan.schedule in PUT_OFF and plan.recompute == "full" and training.traits.dtensor
+    """Whether a recomputed block runs again for each weight's gradient, as PyTorch's zero-bubble stages do it.
+
+    A compiled block recomputes inside its one node of autograd.
+    """
+    apart = plan.schedule in PUT_OFF and training.traits.dtensor
+    return apart and plan.recompute == "full" and not training.compile
 
 
 NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3.044, 3.249, 3.442, 3.627, 3.803, 3.971,
@@ -342,13 +346,13 @@ def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors
     return tensors * (e.host_tensor_s + _of_dtensors_s(training, sharding, ranks, tp, e.host_sharded_tensor_s))
 
 
-def woken_s(training: Training, chips: Number, walked_s: Number, e: Efficiencies) -> Number:
+def woken_s(training: Training, chips: int, walked_s: Number, e: Efficiencies) -> Number:
     """Host time of an update over all tensors by a thread that only waited while autograd's worked backward.
 
     Its core has slept and its caches are of others: host_optimizer_s beside the walk. One of several ranks has been
     asking and waiting for exchanges, and is awake (updates of eight plans on two H200 took 0.4 to 0.8 times as long).
     """
-    return where(chips > 1, 0.0, walked_s + e.host_optimizer_s) if plain_eager(training) else 0.0
+    return walked_s + e.host_optimizer_s if chips == 1 and plain_eager(training) else 0.0
 
 
 def one_by_one_s(

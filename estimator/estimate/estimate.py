@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from estimator.cost.device_time import Work, with_weights_apart
 from estimator.cost.efficiency import Calibrated, probes_host
-from estimator.cost.host import runs_again_apart
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s, uneven
@@ -35,7 +34,7 @@ from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_problems
-from estimator.schedule.step import Setting, weights_apart_share
+from estimator.schedule.step import Setting, weights_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,10 +234,9 @@ def roofs_of(chip: Chip) -> Roofs:
 
 def _shown(rank: Rank, setting: Setting, kind: StageKind) -> Rank:
     """The rank with all that its blocks run on a kind of stage."""
-    if not runs_again_apart(setting.plan, setting.training):
-        return rank
-    share = float(weights_apart_share(setting, kind))
-    return replace(rank, blocks=tuple(with_weights_apart(work, share) for work in rank.blocks))
+    apart = setting.shard.redone_blocks and not setting.training.compile
+    share = float(weights_apart(setting, kind)) if apart else 0.0
+    return rank if not share else replace(rank, blocks=tuple(with_weights_apart(work, share) for work in rank.blocks))
 
 
 def _executed_flops(scenario: Scenario, rank: Rank, shown: Rank) -> float:

@@ -350,13 +350,14 @@ def _memory_of_rank(
         yield end, at["loss backward"]
         yield from _where_held(at, end + 0.25 * each, "head backward")
         yield from _where_held(at, end + 0.3 * each, "head's gradient")
-        yield end + 0.5 * each, at["last block's FFN backward"]
-        yield end + each, at["last block's attention backward"]
-        for number, which in ((2, "next to last"), (max(layers - 1, 2), "second")):
-            for half, before in (("FFN", 0.5), ("attention", 0.0)):
-                yield from _where_held(at, end + (number - before) * each, f"{which} block's {half} backward")
-        yield done - 0.5 * each, at["first block's FFN backward"]
-        yield done, at["first block's attention backward"]
+        # Of few blocks one is the last, the next to last, the second and the first at once.
+        numbers = {"last": 1, "next to last": 2, "second": max(layers - 1, 2), "first": layers + 1}
+        yield from sorted(
+            (end + (number - before) * each, at[moment])
+            for which, number in numbers.items()
+            for half, before in (("FFN", 0.5), ("attention", 0.0))
+            if (moment := f"{which} block's {half} backward") in at
+        )
         yield from _where_held(at, done, "embedding backward")
         yield from _where_held(at, done, "root's scatter")
     yield from _where_held(at, backward_end, "exchange")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.operations.op import Op
+from estimator.operations.op import Op, norms_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps
 from estimator.scenario.arrays import maximum, where
@@ -124,6 +124,10 @@ def result_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
     return elements * d.widths.compute
 
 
+DOWN = ("down projection", "shared down projection", "expert down projection")
+"""Products whose input is kept as the activation's result."""
+
+
 def redone_apart_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
     """Bytes that stay of a block which runs again for each weight's gradient, until its graph is dropped.
 
@@ -131,12 +135,11 @@ def redone_apart_bytes(d: RankSizes, ops: tuple[Op, ...]) -> Number:
     go of them, in every copy, as it is through with the product.
     """
     forward = [op for op in ops if op.phase == "forward"]
-    products = sum((op.count for op in ops if op.weight and op.kind == "gemm"), start=0.0)
-    weighted = products + d.model.norms_per_layer + (2.0 if d.model.qk_norm else 0.0)
+    weighted = sum((op.count for op in ops if op.weight and op.kind == "gemm"), start=0.0)
+    weighted += sum((norms_of(op) * op.count for op in forward), start=0.0)
     inputs = sum((op.saved_bytes * op.count for op in forward if op.kind == "gemm"), start=0.0)
-    inputs += (
-        sum((op.m * op.k * op.count for op in forward if op.name == "down projection"), start=0.0) * d.widths.compute
-    )
+    activated = sum((op.m * op.k * op.batch * op.count for op in forward if op.name in DOWN), start=0.0)
+    inputs += activated * d.widths.compute
     return weighted * maximum(kept_bytes(tuple(forward)) - inputs, 0.0)
 
 
@@ -148,7 +151,8 @@ def norm_bytes(d: RankSizes) -> Number:
 def _norms_bytes(d: RankSizes) -> Number:
     width = d.widths.residual if d.widths.autocast else d.widths.compute
     heads = d.tokens * (d.query_width + d.key_width) * width if d.model.qk_norm else 0.0
-    return norm_bytes(d) * (d.model.norms_per_layer if d.model.network == "transformer" else 0) + heads
+    latents = d.stream_tokens * (d.model.q_lora_rank + d.model.kv_lora_rank) * width
+    return norm_bytes(d) * (d.model.norms_per_layer if d.model.network == "transformer" else 0) + heads + latents
 
 
 def _is_weight_cast(op: Op) -> bool:

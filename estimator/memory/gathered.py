@@ -53,7 +53,7 @@ def with_units(
     block: BlockMemory,
     *,
     gradients: Number,
-    micro_batches: Number,
+    accumulated: Number,
     passed: Number,
     summed: Number,
 ) -> Moments:
@@ -61,8 +61,9 @@ def with_units(
 
     So the head's are whole until the root unit's end; a block's are reduced and its parameters resharded, whether or
     not forward has kept them, and what it sent goes only with the next one (``post_backward`` and ``foreach_reduce`` in
-    torch/distributed/fsdp/_fully_shard). ``passed``: activations from the last block to the first. ``summed``: tensors
-    of which autograd makes the gradient of a table that is embedding and head.
+    torch/distributed/fsdp/_fully_shard). ``accumulated``: gradients that are there before backward; ``passed``:
+    activations from the last block to the first; ``summed``: tensors of which autograd makes the gradient of a table
+    that is embedding and head.
     """
     inside, unit, root = _units(shard, kind, policy, block)
     compute, reduced = shard.widths.compute, shard.widths.gradient
@@ -75,7 +76,7 @@ def with_units(
     again = policy.sharding == "fsdp"
 
     def so_far(done: Number) -> Number:
-        return where(micro_batches > 1, gradients, gradients * (1.0 - outside) * done / maximum(kind.layers, 1.0))
+        return maximum(accumulated, gradients * (1.0 - outside) * done / maximum(kind.layers, 1.0))
 
     def at(moment: str, done: Number, further: Number) -> dict[str, Number]:
         kinds = moments[moment]

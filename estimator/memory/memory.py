@@ -325,7 +325,7 @@ def stage_memory(
         summed = (2.0 if n.autocast else 3.0) if _sums_apart(shard) else 1.0
         moments = with_units(
             moments, shard, kind, policy, unit,
-            gradients=gradients, micro_batches=micro_batches, passed=passed, summed=summed,
+            gradients=gradients, accumulated=accumulated, passed=passed, summed=summed,
         )  # fmt: skip
     if put_off:
         moments = with_put_off(

@@ -152,7 +152,7 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
         freed_bytes=inside.freed,
         ended_bytes=inside.ended,
         put_off_bytes=inside.put_off,
-        redone_apart_bytes=redone_apart_bytes(d, block.plain) * every,
+        redone_apart_bytes=0.0 if d.training.compile else redone_apart_bytes(d, block.plain) * every,
         ffn_parameters=block.ffn_parameters,
         dense_rest_bytes=dense_rest,
         expert_rest_bytes=expert_rest,

@@ -267,8 +267,19 @@ def piece_of(name: str) -> str:
     return name.partition(": ")[0]
 
 
+HEAD_NORMS = "q, k norm"
+"""The norms of queries and keys, which are two modules."""
+
+
+def norms_of(op: Op) -> float:
+    """Norms with weights that an execution of an op is."""
+    if op.name == HEAD_NORMS:
+        return 2.0
+    return 1.0 if op.category == Category.ELEMENTWISE and op.kind == "kernels" and "norm" in op.name else 0.0
+
+
 PACKED = {
-    "rotary positions": 4.0, "q, k norm": 12.0, "q, k casts": 0.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
+    "rotary positions": 4.0, HEAD_NORMS: 12.0, "q, k casts": 0.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
     "head copies": 0.0, "attention residual": 0.0, "activation: product": 2.0, "activation: tanh": 0.0,
     "ffn residual": 0.0,
 }  # fmt: skip

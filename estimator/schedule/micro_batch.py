@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.communication.message import Message, PricedMessage
-from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work, times_apart
+from estimator.cost.device_time import DIRECTIONS, PRODUCTS_AND_ATTENTION, Work, runs_again
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import (
     BIAS_PRODUCTS,
@@ -119,15 +119,12 @@ def part_of(
     for phase, ops in SENT_OPS.items():
         host[phase] += sent_s(training, _expert_ranks(messages), ops, e)
     redone = launches["recomputed"], views.get("recomputed", 0.0)
-    for phase, more_s in zip(host, running_again_s(training, work.regions, work.packed, *redone, e), strict=True):
-        host[phase] += more_s
+    entered_s, run_again_s = running_again_s(training, work.regions, work.packed, *redone, e)
+    host["forward"] += entered_s
     redone_host_s = (
-        launching_s(training, "forward", *redone, e)
-        + plain_s("forward", plain_again, e)
-        + again
-        + running_again_s(training, work.regions, work.packed, *redone, e)[1]
+        launching_s(training, "forward", *redone, e) + plain_s("forward", plain_again, e) + again + run_again_s
     )
-    often = times_apart(work)
+    often = 0.0 if training.compile else runs_again(work)  # a compiled block is one node of autograd
     reads = _reads(work, messages, training)
     return Part(
         forward_s=forward,
@@ -139,7 +136,7 @@ def part_of(
         + plain_s("forward", plain_forward, e)
         + host["forward"]
         + split,
-        host_backward_s=launching_s(training, "forward", launches["recomputed"], views.get("recomputed", 0.0), e)
+        host_backward_s=redone_host_s
         + launching_s(
             training,
             "backward",
@@ -147,11 +144,9 @@ def part_of(
             views.get("input", 0.0) + views.get("weight", 0.0),
             e,
         )
-        + plain_s("forward", plain_again, e)
         + plain_s("backward", plain_back, e)
         + host["backward"]
-        + split
-        + again,
+        + split,
         launches_forward=launches["forward"] + plain_forward,
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"] + plain_again + plain_back,
         products=work.products,

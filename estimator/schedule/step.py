@@ -26,7 +26,6 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
-    runs_again_apart,
     sharded_modules_s,
     slowest_rank,
     summed_norms_s,
@@ -188,7 +187,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * launched
     updated_s = optimizer_s(setting, once, e)
     if not (fuses_update(setting.training) or policy.offload_optimizer):
-        woken = woken_s(setting.training, plan.chips, walked, e)
+        woken = woken_s(setting.training, cluster.chips, walked, e)
         walk = maximum(walk, woken + summing_s - passes[0].lead_s - updated_s)
     if any(op.apart for op in once) and not policy.offload_optimizer:
         # Tensor after tensor, the host launches beside the device, which waits where launching takes longer.
@@ -339,11 +338,6 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     return replace(found, adding_s=adding_s)
 
 
-def weights_apart_share(setting: Setting, kind: StageKind) -> Number:
-    """Share of a stage's blocks whose weights get their gradients by themselves: all but those of the first chunk."""
-    return 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
-
-
 def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Efficiencies) -> Part:
     """A stage's micro-batch where weights get their gradients by themselves, after inputs theirs (zero bubble).
 
@@ -351,15 +345,21 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
     whenever autograd starts anew (torch/utils/checkpoint.py keeps what it recomputes by graph task): a wholly
     recomputed Llama block ten times. The model's first chunk, whose input takes no gradient, goes backward at once.
     """
-    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
-        return part
-    share = weights_apart_share(setting, kind)
+    share = weights_apart(setting, kind)
     host_s = put_off_products_s(setting.training, setting.plan.schedule, share * part.products, e)
-    weight_s = part.weight_s
-    if runs_again_apart(setting.plan, setting.training):
-        host_s = host_s + share * part.host_again_s
-        weight_s = weight_s + share * part.again_s
-    return replace(part, host_backward_s=part.host_backward_s + host_s, weight_s=weight_s)
+    again = where(setting.shard.redone_blocks > 0, share, 0.0)
+    return replace(
+        part,
+        host_backward_s=part.host_backward_s + host_s + again * part.host_again_s,
+        weight_s=part.weight_s + again * part.again_s,
+    )
+
+
+def weights_apart(setting: Setting, kind: StageKind) -> Number:
+    """Share of a stage's blocks whose weights get their gradients by themselves: all but those of the first chunk."""
+    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
+        return 0.0
+    return 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
 
 
 def micro_batches_in_a_row(setting: Setting) -> Number:

@@ -206,3 +206,15 @@ def test_a_chunk_more_than_a_wave_holds_takes_another_wave():
 
     assert seconds(264) - seconds(263) < 1e-6
     assert seconds(265) - seconds(264) == pytest.approx(e.optimizer_chunk_s, rel=0.05)
+
+
+@pytest.mark.parametrize("chip", ["a100-80gb-sxm", "mi355x", "p4", "t4", "tpu-v5e", "tpu7x"])
+def test_a_fused_update_takes_no_longer_than_one_in_many_kernels(chip):
+    device = chip_named(chip)
+
+    def seconds(kernel: str) -> float:
+        training = Training(seq_len=1, global_batch=1, precision="bf16", optimizer_kernel=kernel)
+        ops = optimizer(training, byte_widths(training, Plan()), 1e9, 200.0, multi_tensor=True)
+        return float(sum(price(op, device, efficiencies(device.efficiency)).seconds for op in ops))
+
+    assert seconds("fused") < seconds("foreach")

@@ -49,6 +49,15 @@ def test_memory_passes_through_the_fullest_moment_whichever_it_is(sharding, reco
     assert max(held for _, held in timeline(scenario).memory) == pytest.approx(own.peak_bytes, rel=1e-12)
 
 
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_moments_of_few_blocks_follow_one_another(layers):
+    model = {"layers": layers, "hidden": 256, "heads": 8, "ffn": 704, "vocab": 1024}
+    plan = {"dp": 8, "micro_batch": 1, "sharding": "fsdp"}
+    found = timeline(scenario_from_json({**LLAMA, "model": model, "plan": plan}))
+    times = [at_s for at_s, _ in found.memory]
+    assert times == pytest.approx(sorted(times), abs=1e-9 * found.total_s, rel=0.0)
+
+
 def test_compute_takes_what_the_categories_say():
     scenario = scenario_from_json(LLAMA)
     found, own = timeline(scenario), estimate(scenario, interval=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import runners.model.training as trained
 from estimator.estimate.assemble import rank_of
 from estimator.estimate.estimate import estimate
 from estimator.estimate.report import stage_memories
+from estimator.memory.activations import kept_bytes
 from estimator.memory.put_off import put_off_bytes
 from estimator.scenario.scenario import scenario_from_json
 from estimator.schedule.schedules import weights_waiting
@@ -30,6 +32,8 @@ SMALL = {"layers": 4, "hidden": 64, "vocab": 96}
 LLAMA_SMALL = {**LLAMA, **SMALL, "heads": 4, "kv_heads": 2, "ffn": 176}
 GPT_SMALL = {**GPT, **SMALL, "heads": 4, "ffn": 256}
 QWEN_SMALL = {**LLAMA_SMALL, "qk_norm": True, "head_dim": 32}
+LATENT_SMALL = {**LLAMA_SMALL, "kv_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+                "head_dim": 16, "v_head_dim": 16}  # fmt: skip
 
 
 def put_off_by_torch(one, blocks: range, *, head: bool) -> int:
@@ -54,7 +58,7 @@ def put_off_by_torch(one, blocks: range, *, head: bool) -> int:
 @pytest.mark.parametrize(
     ("model", "precision"),
     [(LLAMA_SMALL, "fp32"), (LLAMA_SMALL, "bf16-amp"), (GPT_SMALL, "bf16"), (GPT_SMALL, "bf16-amp"),
-     (QWEN_SMALL, "bf16-amp")],
+     (QWEN_SMALL, "bf16-amp"), (LATENT_SMALL, "fp32"), (LATENT_SMALL, "bf16-amp")],
 )  # fmt: skip
 def test_weights_wait_with_the_gradients_that_torchs_stages_keep(model, precision):
     one = scenario(model, plan={"pp": 2, "schedule": "zero-bubble", "micro_batch": 2}, precision=precision,
@@ -99,7 +103,7 @@ def test_a_stage_holds_more_the_more_of_its_weights_wait(stages):
     assert "loss backward" in {one.moment for one in found("zero-bubble", "megatron")[1]}
 
 
-@pytest.mark.parametrize("model", [LLAMA_SMALL, GPT_SMALL, QWEN_SMALL])
+@pytest.mark.parametrize("model", [LLAMA_SMALL, GPT_SMALL, QWEN_SMALL, LATENT_SMALL])
 def test_torchs_stages_run_a_checkpointed_block_again_for_each_of_its_weights(model):
     one = scenario(model, plan={"pp": 2, "schedule": "zero-bubble", "micro_batch": 2, "recompute": "full"},
                    precision="fp32", seq_len=32, global_batch=8, attention="sdpa")  # fmt: skip
@@ -116,6 +120,18 @@ def test_torchs_stages_run_a_checkpointed_block_again_for_each_of_its_weights(mo
     stage_backward_weight(module.parameters(), groups)
     work = rank_of(one, E).blocks[0]
     assert len(entered) - 2 == len(groups) == work.products + work.norms + work.head_norms
+
+
+@pytest.mark.parametrize("model", [LLAMA_SMALL, QWEN_SMALL, LATENT_SMALL])
+def test_a_block_stays_as_often_as_it_runs_again(model):
+    one = scenario(model, plan={"pp": 2, "schedule": "zero-bubble", "micro_batch": 2, "recompute": "full"},
+                   precision="fp32", seq_len=32, global_batch=8, attention="sdpa")  # fmt: skip
+    rank = rank_of(one, E)
+    (ops,), (work,), (block,) = rank.ops.blocks, rank.blocks, rank.shard.blocks
+    without = [replace(op, saved_bytes=0.0) if op.kind == "gemm" else op for op in ops.plain]
+    activated = [op.m * op.k * 4.0 for op in without if op.name == "down projection" and op.phase == "forward"]
+    each = kept_bytes(tuple(without)) - sum(activated)
+    assert block.redone_apart_bytes == (work.products + work.norms + work.head_norms) * each
 
 
 def test_what_weights_recompute_stays_until_the_last_has_its_gradient():

@@ -59,3 +59,13 @@ def test_zero_bubble_runs_a_recomputed_block_again_for_each_of_its_weights(model
     ]  # fmt: skip
     assert statistics.fmean(times) == pytest.approx(measured[0] / measured[1], rel=0.2)
     assert min(times) > 3.0, "a recomputed block costs one forward more in other schedules, here ten"
+
+
+@pytest.mark.parametrize("schedule", ["zero-bubble", "zero-bubble-v"])
+def test_what_runs_again_for_each_weight_is_in_the_categories_of_a_step(schedule):
+    row = {"plan": "pp-zero-bubble", "model": "llama3.2-1b", "precision": "bf16", "attention": "sdpa",
+           "recompute": "full", "layers": 8, "ranks": 2}  # fmt: skip
+    one = scenario_of(row)
+    chunks = 2 if schedule == "zero-bubble-v" else 1
+    found = estimate(replace(one, plan=replace(one.plan, schedule=schedule, virtual_stages=chunks)), E)
+    assert sum(found.breakdown_s.values()) == pytest.approx(found.step_time_s)

@@ -102,11 +102,14 @@ def predict(
 ) -> int:  # fmt: skip
     """Predict a list of steps, or the reference series for so many ranks; raise InputProblems.
 
-    A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``, or
-    for one and laid out by ``plan``.
+    Without a list, measured steps in ``results`` that no prediction stands beside are predicted by the scenario in
+    each, and nothing is written there: predictions are kept where they were made before. A scenario says itself how
+    many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``, or for one and laid out by
+    ``plan``.
     """
     laying = read_laying(plan, split)
-    entries = read_series(series) if series else entries_of(plans(ranks))
+    measured = _measured(results) if series is None else []
+    entries = read_series(series) if series else measured or entries_of(plans(ranks))
     efficiencies = read_calibrations(calibration)
     known = _known(results)
     if results is not None and (stood := [entry.name for entry in entries if entry.name in known]):
@@ -124,7 +127,7 @@ def predict(
                 refused += error.problems
                 continue
             known[one.name] = one
-            if results is not None:
+            if results is not None and not measured:
                 results.mkdir(parents=True, exist_ok=True)
                 write_atomically(results / PREDICTIONS_FILE, [asdict(one) for one in known.values()])
         if one.plan == asked:
@@ -226,6 +229,21 @@ def _prediction(name: str, one: Estimate, results: Path | None) -> Prediction:
         peak_bytes=one.memory.peak_bytes,
         measured_before=results is not None and (results / f"{name}.json").exists(),
     )
+
+
+def _measured(results: Path | None) -> list[Entry]:
+    """Steps that were measured with a scenario, in a folder in which no prediction stands."""
+    if results is None or not results.is_dir() or (results / PREDICTIONS_FILE).exists():
+        return []
+    found = []
+    for path in sorted(results.glob("*.json")):
+        try:
+            one = read_measurement(path)
+        except (InputProblems, ValueError):
+            continue  # what else lies there is no step
+        if one.scenario and one.steps_s:
+            found.append(Entry(name=path.stem, scenario=one.scenario, options=one.samples.get("options") or {}))
+    return found
 
 
 def _known(results: Path | None) -> dict[str, Prediction]:

@@ -59,6 +59,20 @@ def test_a_calibration_is_of_those_that_do_not_stand(write, tmp_path, capsys, as
     assert all(one["step_time_s"] > 1.5 * first["step_time_s"] for one in found[1:])
 
 
+def test_measured_steps_of_a_folder_are_predicted_by_their_own_scenarios(write, tmp_path, capsys):
+    results = tmp_path / "results"
+    results.mkdir()
+    measured = {"label": "own", "scenario": LLAMA, "steps_s": [1.0, 1.1], "world_size": 1}
+    for name, document in (("own", measured), ("else", {"rows": []}), ("list", [1])):
+        (results / f"{name}.json").write_text(json.dumps(document))
+    assert run(["predict", "--results", str(results)]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert rows[0].split()[0] == "own"
+    assert "1.05 s" in rows[0]
+    assert not any(line.startswith(("else", "list", "ddp")) for line in rows), "nothing else, and no reference series"
+    assert not (results / "predictions.json").exists()
+
+
 def test_of_many_that_stand_some_are_named(write, tmp_path, capsys):
     listed = write(steps(*(f"step-{at}" for at in range(NAMED + 3))), "many.json")
     for _ in range(2):

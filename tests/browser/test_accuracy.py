@@ -63,3 +63,12 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     expect(page.locator("#accuracy .facts")).to_contain_text("not part of Headroom")
     expect(page.locator("#accuracy-steps")).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_has_no_colour_of_its_own_lies_below_what_has(open_page):
+    page = open_page("/?view=studies&study=accuracy")
+    bring_into_view(page, "#accuracy-steps")
+    page.wait_for_function("() => document.querySelector('#accuracy-steps .plot').data?.length > 3")
+    names = page.evaluate("() => document.querySelector('#accuracy-steps .plot').data.map(({ name }) => name)")
+    assert names[:2] == ["as measured", "others"]
+    expect(page.locator("#accuracy-steps .legend")).to_have_text(re.compile(r"others \(\d+\)\s*$"))

@@ -68,30 +68,33 @@ export function accuracyFigure({ points, by, colour, narrow }) {
     data: [
       { type: "scatter", mode: "lines", name: "as measured", x: ends, y: ends, hoverinfo: "skip",
         line: { color: colour("line-strong"), width: 1 } }, // prettier-ignore
-      ...series.map(({ name, token, points: own }) => ({
-        type: "scatter",
-        mode: "markers",
-        name,
-        x: own.map((one) => one.measured_s / scale.factor),
-        y: own.map((one) => one.predicted_s / scale.factor),
-        error_y: {
-          type: "data",
-          symmetric: false,
-          array: own.map((one) => (one.high_s - one.predicted_s) / scale.factor),
-          arrayminus: own.map((one) => (one.predicted_s - one.low_s) / scale.factor),
-          thickness: 1,
-          width: 0,
-          color: colour("line-strong"),
-        },
-        marker: {
-          size: 8,
-          symbol: own.map((one) => (isInside(one) ? "circle-open" : "x-thin-open")),
-          color: colour(token),
-          line: { width: 1.8 },
-        },
-        customdata: own.map(about),
-        hovertemplate: "%{customdata}<extra></extra>",
-      })),
+      // What has no colour of its own lies below what has.
+      ...[...series]
+        .sort((a, b) => Number(b.name === OTHERS) - Number(a.name === OTHERS))
+        .map(({ name, token, points: own }) => ({
+          type: "scatter",
+          mode: "markers",
+          name,
+          x: own.map((one) => one.measured_s / scale.factor),
+          y: own.map((one) => one.predicted_s / scale.factor),
+          error_y: {
+            type: "data",
+            symmetric: false,
+            array: own.map((one) => (one.high_s - one.predicted_s) / scale.factor),
+            arrayminus: own.map((one) => (one.predicted_s - one.low_s) / scale.factor),
+            thickness: 1,
+            width: 0,
+            color: colour("line-strong"),
+          },
+          marker: {
+            size: 8,
+            symbol: own.map((one) => (isInside(one) ? "circle-open" : "x-thin-open")),
+            color: colour(token),
+            line: { width: 1.8 },
+          },
+          customdata: own.map(about),
+          hovertemplate: "%{customdata}<extra></extra>",
+        })),
     ],
     inside,
     legend: series.map(({ name, token, points: own }) => [token, `${words(name)} (${own.length})`]),

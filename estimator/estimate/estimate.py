@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from estimator.cost.device_time import Work, with_weights_apart
 from estimator.cost.efficiency import Calibrated, probes_host
+from estimator.cost.host import runs_again_apart
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s, uneven
@@ -234,9 +235,10 @@ def roofs_of(chip: Chip) -> Roofs:
 
 def _shown(rank: Rank, setting: Setting, kind: StageKind) -> Rank:
     """The rank with all that its blocks run on a kind of stage."""
-    apart = setting.shard.redone_blocks and not setting.training.compile
-    share = float(weights_apart(setting, kind)) if apart else 0.0
-    return rank if not share else replace(rank, blocks=tuple(with_weights_apart(work, share) for work in rank.blocks))
+    if not runs_again_apart(setting.plan, setting.training):
+        return rank
+    share = float(weights_apart(setting, kind))
+    return replace(rank, blocks=tuple(with_weights_apart(work, share) for work in rank.blocks))
 
 
 def _executed_flops(scenario: Scenario, rank: Rank, shown: Rank) -> float:

@@ -12,7 +12,14 @@ from app.commands.importing import measurements_of
 from app.encoding import encode_json
 from app.importers.imported import ImportRefused
 from app.importers.kineto.notices import NO_DEVICE_EVENTS
-from estimator.calibration.calibrate import CONSTANTS, Calibration, Source, Undetermined, to_document
+from estimator.calibration.calibrate import (
+    CONSTANTS,
+    Calibration,
+    Source,
+    Undetermined,
+    counted_by_points,
+    to_document,
+)
 from estimator.calibration.calibrate import calibrate as fitted
 from estimator.cost.efficiency import efficiencies
 from estimator.scenario import catalog
@@ -105,10 +112,9 @@ def text(made: Calibration, out: Path | None = None) -> str:
 
 def _counts(made: Calibration) -> str:
     """How many of each there are, as an estimate under the calibration counts them."""
-    measured = sum(points > 0 for points in made.points.values())
-    tables = f" and {counted(len(made.tables), 'table')} of tiles" if made.tables else ""
-    scaled = len(made.points) - measured
-    return f"{counted(measured, 'constant')}{tables} measured{f', {scaled} scaled' if scaled else ''}"
+    own = counted_by_points(made.points, len(made.tables))
+    tables = f" and {counted(own.tables, 'table')} of tiles" if own.tables else ""
+    return f"{counted(own.measured, 'constant')}{tables} measured{f', {own.scaled} scaled' if own.scaled else ''}"
 
 
 def _meanings(made: Calibration) -> list[str]:

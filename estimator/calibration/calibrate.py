@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,6 +104,12 @@ class Calibration:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
+def counted_by_points(points: Mapping[str, int], tables: int) -> OwnCounts:
+    """What a calibration has of its own: what rests on no point was scaled."""
+    measured = sum(count > 0 for count in points.values())
+    return OwnCounts(measured=measured, scaled=len(points) - measured, tables=tables)
+
+
 def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     """Fit every constant that the measurements determine, and name those that they do not.
 
@@ -187,8 +193,7 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
     device = str(sources[0].measurement.device.get("name", key))
-    measured = sum(count > 0 for count in counts.values())
-    own_has = OwnCounts(measured=measured, scaled=len(counts) - measured, tables=len(tables))
+    own_has = counted_by_points(counts, len(tables))
     made = from_ranges(title, ranges, tables, base, device=chip.name, about=about(device, host, own_has, base.name))
     return Calibration(
         name=title, base=chip.efficiency, device=device, host=host,

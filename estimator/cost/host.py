@@ -207,7 +207,7 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
 
     PyTorch's stages start autograd anew for each of them (torch/distributed/pipelining/_backward.py).
     """
-    return products * e.host_put_off_s if schedule in PUT_OFF and training.traits.dtensor else 0.0
+    return products * e.host_put_off_s if puts_weights_off(schedule, training) else 0.0
 
 
 P2P_LAUNCHES = 16.0
@@ -234,13 +234,17 @@ PUT_OFF = ("zero-bubble", "zero-bubble-v")
 """Schedules that split backward in two."""
 
 
+def puts_weights_off(schedule: str, training: Training) -> bool:
+    """Whether stages split backward in two as PyTorch's do, which start autograd anew for each weight."""
+    return schedule in PUT_OFF and training.traits.dtensor
+
+
 def runs_again_apart(plan: Plan, training: Training) -> bool:
     """Whether a recomputed block runs again for each weight's gradient, as PyTorch's zero-bubble stages do it.
 
     A compiled block recomputes inside its one node of autograd.
     """
-    apart = plan.schedule in PUT_OFF and training.traits.dtensor
-    return apart and plan.recompute == "full" and not training.compile
+    return puts_weights_off(plan.schedule, training) and plan.recompute == "full" and not training.compile
 
 
 NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3.044, 3.249, 3.442, 3.627, 3.803, 3.971,

@@ -301,7 +301,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     each = efficiencies.optimizer_tail_s if together else efficiencies.kernel_tail_s
     tail = op.launches * op.batch * each
     if op.chunk_bytes and chip.kind != "cpu":
-        tail = _in_waves_s(op, chip, efficiencies, op.stream_bytes / memory) - op.stream_bytes / memory
+        tail = _in_waves_s(op, chip, efficiencies, memory) - op.stream_bytes / memory
     return Priced(
         op=op,
         seconds=seconds + tail,
@@ -317,14 +317,14 @@ CHUNK_BLOCKS = 2
 more 150 and 103 (python -m benchmarks.loops updates; tests/reference/h200_updates.json)."""
 
 
-def _in_waves_s(op: Op, chip: Chip, e: Efficiencies, streamed_s: Number) -> Number:
+def _in_waves_s(op: Op, chip: Chip, e: Efficiencies, bytes_per_s: float) -> Number:
     """Seconds of launches whose blocks each do much, in waves of as many as fit.
 
     Of c chunks in waves of s: ⌊c/s⌋·(w + s·b/rate) + max(block, w + (c mod s)·b/rate), the last one taking no less than
     a block alone does. Launches have all the chunks they can, but for the last, and those that are full of tensors.
     """
     chunks = op.stream_bytes / op.chunk_bytes
-    each_s = streamed_s / maximum(chunks, 1e-9)
+    each_s = op.chunk_bytes / bytes_per_s
     slots = float(CHUNK_BLOCKS * chip.compute_units)
 
     def launch_s(taken: Number) -> Number:

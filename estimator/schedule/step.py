@@ -26,6 +26,7 @@ from estimator.cost.host import (
     phase_wait_s,
     plain_eager,
     put_off_products_s,
+    puts_weights_off,
     sharded_modules_s,
     slowest_rank,
     summed_norms_s,
@@ -357,7 +358,7 @@ def _with_weights_apart(setting: Setting, part: Part, kind: StageKind, e: Effici
 
 def weights_apart(setting: Setting, kind: StageKind) -> Number:
     """Share of a stage's blocks whose weights get their gradients by themselves: all but those of the first chunk."""
-    if setting.plan.schedule not in PUT_OFF or not setting.training.traits.dtensor:
+    if not puts_weights_off(setting.plan.schedule, setting.training):
         return 0.0
     return 1.0 - 1.0 / setting.virtual_stages if kind.name == "first" else 1.0
 

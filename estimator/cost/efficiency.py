@@ -75,11 +75,18 @@ class Efficiencies:
     gemm_split_factor: float
     gemm_split_depth: float
     gemm_vector_split_depth: float
+    gemm_tf32_split_depth: float
+    gemm_fill_depth: float
+    gemm_vector_fill_depth: float
+    gemm_vector_outer_factor: float
     gemm_overlap_power: float
+    gemm_batched_overlap_power: float
     gemm_operands_frac: float
+    gemm_result_bytes_per_unit_cycle: float
     gemm_grouped_tile_s: float
     gemm_grouped_switch_s: float
     gemm_in_step_factor: float
+    clocked_frac: float
     attention_frac: float
     attention_flash_frac: float
     attention_flash1_frac: float
@@ -110,6 +117,7 @@ class Efficiencies:
     attention_dropout_backward_frac: float
     memory_frac: float
     cache_kept_frac: float
+    cache_bytes_per_unit_cycle: float
     norm_frac: float
     softmax_frac: float
     strided_elements_per_unit_cycle: float
@@ -373,6 +381,9 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "whole_node_factor": 1.0,
         "power_limit_w": 0.0,
         "gemm_in_step_factor": 1.0,
+        "gemm_fill_depth": 0.0,
+        "gemm_vector_fill_depth": 0.0,
+        "gemm_vector_outer_factor": 1.0,
         # Attention computes what is visible, at one rate
         "attention_tile": 1.0,
         "attention_tail_blocks": 0.0,
@@ -384,6 +395,8 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "attention_vector_tail_blocks": 0.0,
         "attention_vector_row_cycles": 0.0,
         "attention_vector_backward_row_cycles": 0.0,
+        "cache_bytes_per_unit_cycle": 1e6,
+        "gemm_result_bytes_per_unit_cycle": 0.0,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
         "looped_softmax_elements_per_unit_cycle": 1e6,

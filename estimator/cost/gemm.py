@@ -16,7 +16,7 @@ def gemm_s(
     n: Number,
     k: Number,
     bytes: Number,
-    waited_bytes: Number,
+    waited_s: Number,
     flops_per_s: float,
     compute_units: float,
     memory_bytes_per_s: float,
@@ -24,22 +24,23 @@ def gemm_s(
     tiles: Tiles,
     split_factor: float,
     split_depth: float,
+    fill_depth: float,
     overlap_power: float,
 ) -> Number:
     """Time of ``batch`` products (m × k)·(k × n).
 
-    t = start + max(((waves · tile)^p + (waited / bandwidth)^p)^(1/p), bytes / bandwidth), where waves =
-    ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library
-    picks the tile that finishes first. Units may share k in s parts, each at least
-    ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes
-    longer than ``split_factor`` times what it would at that rate. Operands are fetched for the next steps while the
-    unit multiplies; ``waited_bytes`` are those that it waits for, the result's above all. ``overlap_power`` is p: other
+    t = start + max(((waves · tile)^p + waited^p)^(1/p), bytes / bandwidth), where waves =
+    ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s + fill) / (unit's share of the reachable FLOP/s), and the
+    library picks the tile that finishes first. ``fill_depth`` is what of k a unit could multiply until a tile's first
+    operands have come. Units may share k in s parts, each at least ``split_depth`` of it, and write s·m·n sums of four
+    bytes (cuBLAS's split-K kernels). No product takes longer than ``split_factor`` times what it would at that rate.
+    Operands are fetched for the next steps while the
+    unit multiplies; ``waited_s`` takes what it waits for, the result above all. ``overlap_power`` is p: other
     tiles' products hide them in part; infinity would be a plain maximum. No product is faster than all its ``bytes``.
     """
-    memory_and_splits = (memory_bytes_per_s, split_factor, split_depth)
+    memory_and_splits = (memory_bytes_per_s, split_factor, split_depth, fill_depth)
     compute = _compute_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, *memory_and_splits)
-    waited = waited_bytes / memory_bytes_per_s
-    together = (compute**overlap_power + waited**overlap_power) ** (1.0 / overlap_power)
+    together = (compute**overlap_power + waited_s**overlap_power) ** (1.0 / overlap_power)
     return start_s + maximum(together, bytes / memory_bytes_per_s)
 
 
@@ -87,14 +88,16 @@ SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
 
 def _tiled_s(
     batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float,
-    tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
+    tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float, fill_depth: float,
 ) -> Number:  # fmt: skip
     unit_flops_per_s = flops_per_s / compute_units
     along_m, along_n = ({side: ceil_div(size, side) for side in tiles.sides} for size in (m, n))
     best: Number | None = None
     for rows, columns, rate in tiles.tiles:
         count = batch * minimum(along_m[rows] * along_n[columns], along_m[columns] * along_n[rows])
-        time: Number = ceil_div(count, compute_units) * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
+        time: Number = ceil_div(count, compute_units) * (
+            2.0 * rows * columns * (k + fill_depth) / (unit_flops_per_s * rate)
+        )
         whole = time
         for parts in SPLITS:
             if largest(k) < parts * split_depth:
@@ -104,7 +107,7 @@ def _tiled_s(
             time = minimum(time, where(k >= parts * split_depth, split, time))
         best = time if best is None else minimum(best, time)
     assert best is not None
-    floor = 2.0 * batch * m * n * k / flops_per_s
+    floor = 2.0 * batch * m * n * (k + fill_depth) / flops_per_s
     return maximum(minimum(best, split_factor * floor + start_s), floor)
 
 

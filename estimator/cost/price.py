@@ -17,7 +17,10 @@ from estimator.scenario.units import Number
 
 @dataclass(kw_only=True, slots=True)
 class Priced:
-    """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows."""
+    """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows.
+
+    ``units_s``: of the seconds of kernels, what the units take whatever memory does.
+    """
 
     op: Op
     seconds: Number
@@ -25,6 +28,7 @@ class Priced:
     compute_s: Number
     memory_s: Number
     launch_s: Number
+    units_s: Number = 0.0
 
     @property
     def bound(self) -> str:
@@ -67,7 +71,7 @@ def reachable_flops_per_s(
     """
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
-        return peak * efficiencies.gemm_vector_frac
+        return peak * efficiencies.gemm_vector_frac * (efficiencies.gemm_vector_outer_factor if outer else 1.0)
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
     if precision == "tf32" and outer:
         share *= efficiencies.gemm_tf32_outer_frac
@@ -104,7 +108,7 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 """Start and tiles of products by precision, where they are not those of 16 bits and less."""
 
 
-SPLIT_DEPTHS = {"fp32": "gemm_vector_split_depth"}
+SPLIT_DEPTHS = {"fp32": "gemm_vector_split_depth", "tf32": "gemm_tf32_split_depth"}
 """The least depth of a part of a product that is split, by precision, where it is not that of 16 bits and less."""
 
 
@@ -113,9 +117,12 @@ GROUPED = ("bf16", "fp16")
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    turned = op.turned and op.category == Category.MATMUL
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer, turned=turned)
+    many = op.category == Category.ATTENTION
+    rate = reachable_flops_per_s(
+        chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer and not many, turned=op.turned and not many
+    )
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    results = efficiencies.gemm_result_bytes_per_unit_cycle * chip.compute_units * chip.clock_hz or memory
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     if op.grouped and op.precision.startswith(GROUPED) and chip.kind != "cpu":
         seconds = grouped_s(
@@ -132,7 +139,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             start_s=getattr(efficiencies, start),
             tile_s=efficiencies.gemm_grouped_tile_s,
             switch_s=efficiencies.gemm_grouped_switch_s,
-            overlap_power=efficiencies.gemm_overlap_power,
+            overlap_power=efficiencies.gemm_batched_overlap_power,
         )
     else:
         times: Number = op.batch if op.apart else 1.0
@@ -142,7 +149,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             n=op.n,
             k=op.k,
             bytes=op.bytes / times,
-            waited_bytes=waited_bytes(op, efficiencies) / times,
+            waited_s=waited_bytes(op, efficiencies) / times / results,
             flops_per_s=rate,
             compute_units=chip.compute_units,
             memory_bytes_per_s=memory,
@@ -150,7 +157,8 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             tiles=getattr(efficiencies, tiles),
             split_factor=efficiencies.gemm_split_factor,
             split_depth=getattr(efficiencies, SPLIT_DEPTHS.get(op.precision, "gemm_split_depth")),
-            overlap_power=efficiencies.gemm_overlap_power,
+            fill_depth=efficiencies.gemm_vector_fill_depth if op.precision == "fp32" else efficiencies.gemm_fill_depth,
+            overlap_power=efficiencies.gemm_batched_overlap_power if many else efficiencies.gemm_overlap_power,
         )
     return Priced(
         op=op,
@@ -277,16 +285,13 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         units_hz * efficiencies.mixed_elements_per_unit_cycle
     )
     # What elements limit on fast memory, bytes do on slow.
-    slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
+    slow_s = (op.bytes - op.stream_bytes) / memory
+    slow = maximum(elements, slow_s)
+    units = where(elements > slow_s, elements, 0.0)
     columns = units_hz * efficiencies.column_bytes_per_unit_cycle
     seconds = (
-        (
-            op.stream_bytes
-            - _found_bytes(op, chip, efficiencies)
-            - _held_bytes(op, chip)
-            + op.reduced_bytes * (1.0 / again - 1.0)
-        )
-        / memory
+        _streamed_s(op, chip, efficiencies, memory)
+        + (op.reduced_bytes * (1.0 / again - 1.0) - _held_bytes(op, chip)) / memory
         + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
         + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
@@ -295,6 +300,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     resident = chip.compute_units * (UNIT_THREADS // WALKER_THREADS)
     walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * getattr(efficiencies, op.load)
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
+    units = where(computed > seconds, computed, units)
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     together = op.category == Category.OPTIMIZER and not (op.apart and chip.kind != "cpu")
@@ -309,6 +315,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         compute_s=0.0,
         memory_s=seconds,
         launch_s=tail,
+        units_s=units,
     )
 
 
@@ -343,8 +350,26 @@ CACHE_WIDTH = 0.8
 0.64 of an H100's cache (chains of kernels, tests/reference/h100_cache_chains.json)."""
 
 
+CACHE_POWER = 4.0
+"""p of (memory^p + cache^p)^(1/p): a cache gives what it has while memory gives the rest."""
+
+
+def _streamed_s(op: Op, chip: Chip, e: Efficiencies, memory: float) -> Number:
+    """Seconds of contiguous bytes, some of them found in the last-level cache: ((missed / m)^p + (all / c)^p)^(1/p).
+
+    All of them pass that cache, at its own rate c; where it has none of them, memory's m says it all.
+    """
+    found = _found_bytes(op, chip, e)
+    if isinstance(found, (int, float)) and found == 0.0:
+        return op.stream_bytes / memory
+    cache = e.cache_bytes_per_unit_cycle * chip.compute_units * chip.clock_hz
+    missed_s, passed_s = (op.stream_bytes - found) / memory, op.stream_bytes / cache
+    both_s = (missed_s**CACHE_POWER + passed_s**CACHE_POWER) ** (1.0 / CACHE_POWER)
+    return minimum(both_s, op.stream_bytes / memory)
+
+
 def _found_bytes(op: Op, chip: Chip, efficiencies: Efficiencies) -> Number:
-    """Bytes read from the last-level cache, as the kernel before each has just written them; they are free."""
+    """Bytes read from the last-level cache, as the kernel before each has just written them."""
     if not op.chained or not chip.l2_bytes:
         return 0.0
     kept = chip.l2_bytes * efficiencies.cache_kept_frac

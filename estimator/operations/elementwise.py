@@ -14,9 +14,13 @@ from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.torch_kernels import (
     GELUS,
     LAYER_NORM_ROWS,
+    MASK_NARROW,
+    MASKED_GELUS,
+    MIXED_ALIKE,
     NORM_GRADIENT_ROWS,
     SOFTMAX_GELUS,
     gelus_of_rows,
+    mask_added,
     norm_reads,
     norm_rows,
     norm_walk,
@@ -25,6 +29,7 @@ from estimator.operations.torch_kernels import (
     sum_rows,
 )
 from estimator.scenario.arrays import where
+from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
@@ -158,9 +163,18 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
         forward = KernelCost(
-            stream=44, mixed=2, strided=1, slow_bytes=26, chained=((4, 5), (2, 1)), launches=9, flops=8, saved=16
+            stream=44,
+            mixed=2 * MIXED_ALIKE,
+            strided=1,
+            slow_bytes=26,
+            chained=((4, 5), (2, 1)),
+            launches=9,
+            flops=8,
+            saved=16,
         )
-        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, chained=((4, 10), (2, 3)), launches=14, flops=14)
+        return forward, KernelCost(
+            stream=102, mixed=MIXED_ALIKE, slow_bytes=10, chained=((4, 10), (2, 3)), launches=14, flops=14
+        )
     tanh = KernelCost(stream=2 * e, gelus=GELUS["tanh"], chained=((e, 1),))
     forward = KernelCost(
         stream=16 * e, chained=((e, 7),), launches=7, flops=8, saved=4 * e + product, then=("tanh", tanh)
@@ -191,7 +205,7 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if n.autocast:
         # Backward casts the gradient of what came in 16 bits, then adds.
         both = (
-            KernelCost(mixed=1, slow_bytes=10, flops=1),
+            KernelCost(mixed=MIXED_ALIKE, slow_bytes=10, flops=1),
             KernelCost(stream=18, chained=((4, 2),), launches=2, flops=1),
         )
     else:
@@ -204,6 +218,7 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax over rows of ``keys`` and dropout of the score matrix, per score."""
     n = d.widths
     again, again_back = softmax_again(keys)
+    added = mask_added(keys * keys * (4.0 if n.autocast else n.compute))
     # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
     cast = 0 if d.training.dropout and not d.model.clamped_scores else 2
     # Of 16 bits, under autocast as without.
@@ -224,12 +239,12 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
         )
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
-        forward = KernelCost(stream=16, strided=1, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4)
+        forward = KernelCost(stream=16, strided=added, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4)
         both = forward, KernelCost(stream=32, reduced=4 * again_back, chained=((4, 3),), launches=3, flops=6)
     elif n.autocast:
         forward = KernelCost(
             stream=4 + 8 + 6,
-            mixed=1,
+            mixed=added,
             slow_bytes=6,
             chained=((4, 1), (2, 1)),
             launches=4,
@@ -240,7 +255,7 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
     else:
         forward = KernelCost(
             stream=4 + 8 + 6,
-            strided=2,
+            strided=MASK_NARROW * added + 1,
             slow_bytes=10,
             chained=((4, 1), (2, 1)),
             launches=5,
@@ -249,7 +264,8 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
         )
         both = forward, backward
     if not d.fused:
-        whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS)
+        masked = 1.0 - CAUSAL_FRAC
+        whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS) + MASKED_GELUS * masked
         others = replace(whole, stream=whole.stream - 8, launches=whole.launches - 1, saved=0, flops=0)
         own = KernelCost(
             stream=8,

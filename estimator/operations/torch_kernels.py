@@ -34,6 +34,13 @@ JOINED_WALK, DIMENSION_WALK = 4, 0.17
 those: a division and an offset for each operand (aten/src/ATen/cuda/detail/OffsetCalculator.cuh). Broadcast products
 of 44 to 453 M fp32 alone on H200 (torch 2.11): 3.48 ps an element of five, 3.95 of six, where 2.94 is the rate."""
 
+MASK_BYTES, MASK_AGAIN, MASK_NARROW, MIXED_ALIKE = 9e6, 0.2, 0.82, 0.8
+"""What adding a mask to the scores of all heads takes more for each of them, as the mask comes from the last-level
+cache, and of which size of it half as much; what it takes of 16 bits, in strided elements; and what adding two types of
+one shape takes, in those of two types. 16 and 64 heads on H200: 1,024 tokens in fp32 2.9 ps, 2,048 and more 3.3, in
+bf16 2.4 to 2.6, bf16 and an fp32 mask 4.7, 5.3 and 5.7; bf16 and fp32 of one shape 3.75
+(tests/reference/h200_scores.json)."""
+
 RMS_NORM_TILE = 0.8
 """A tile of the gradient of an RMS norm's weights, in those of a layer norm, which has a bias beside."""
 
@@ -69,6 +76,11 @@ copies of it 220, where strided ones take 88 (tests/reference/h100_programs/elev
 def walked_dimensions(dimensions: int) -> float:
     """What an element takes that is found over so many dimensions, in strided elements: 1 + 0.17 · (those beyond 4)."""
     return 1.0 + DIMENSION_WALK * max(dimensions - JOINED_WALK, 0)
+
+
+def mask_added(mask_bytes: Number) -> Number:
+    """What a score takes that a mask of so many bytes is added to, which all heads share: 1 + 0.2·b / (b + 9 MB)."""
+    return 1.0 + MASK_AGAIN * mask_bytes / (mask_bytes + MASK_BYTES)
 
 
 def norm_reads(row_bytes: Number) -> Number:
@@ -116,10 +128,14 @@ def softmax_again(length: Number) -> tuple[Number, Number]:
     return block * BLOCK_AGAIN, block * BLOCK_GRADIENT_AGAIN
 
 
-SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (7168, 2.5), (10_240, 3.1), (math.inf, 1.2))
+SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (3500, 2.55), (6500, 2.25), (10_240, 3.0), (math.inf, 1.2))
 """GELUs for each element of softmax, by the longest row: of a warp, of a warp with twice the registers, of a block that
 holds the row in registers, of one whose threads hold eight elements and more, of one that holds it in shared memory.
 H200, bf16 and fp32, 67 M elements, and H100, 268 M (torch 2.11)."""
+
+MASKED_GELUS = 0.7
+"""GELUs more for each element of softmax that a mask leaves nothing of: a quotient of zero goes the division's slow
+way. H200, bf16 and fp32, rows of 1,024 to 16,384, half of them masked: 0.6 ps an element longer, in steps as alone."""
 
 SOFTMAX_GRADIENT_GELUS = ((1500, 1.5), (math.inf, 0.0))
 """The same of its gradient: 1.3 to 1.9 in bf16; of longer rows memory hides it."""

@@ -45,11 +45,12 @@ def several(*each: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, 
 def test_products(rows):
     machine = {
         "flops_per_s": 7e14, "compute_units": 132.0, "memory_bytes_per_s": 3e12, "start_s": 3e-6,
-        "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "split_depth": 1024.0, "overlap_power": 1.5,
+        "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "split_depth": 1024.0, "fill_depth": 12.0,
+        "overlap_power": 1.5,
     }  # fmt: skip
     batch, m, n, k, moved = columns(rows)
-    found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, waited_bytes=moved / 3, **machine)
-    alone = [gemm_s(batch=b, m=r, n=c, k=i, bytes=x, waited_bytes=x / 3, **machine) for b, r, c, i, x in rows]
+    found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, waited_s=moved / 9e12, **machine)
+    alone = [gemm_s(batch=b, m=r, n=c, k=i, bytes=x, waited_s=x / 9e12, **machine) for b, r, c, i, x in rows]
     assert found == pytest.approx(alone, rel=1e-12)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from estimator.operations.op import Chained, Op
-from estimator.operations.torch_kernels import TURNED, walked_dimensions
+from estimator.operations.torch_kernels import MASK_NARROW, MIXED_ALIKE, TURNED, mask_added, walked_dimensions
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand
@@ -117,16 +117,32 @@ def elementwise(
         return []
     moved = total_bytes(operands)
     types = {torch_name(one.dtype) for one in operands} - set(ignored)
+    alike = lie_alike(operands, shape)
+    mask = max((moved_bytes(one) for one in inputs if is_mask(one, shape)), default=0.0)
     if len(types) > 1:
-        return [kernel(name, mixed=elements, moved=moved, flops=elements)]
-    if lie_alike(operands, shape):
+        weighed = MIXED_ALIKE if alike else mask_added(mask)
+        return [kernel(name, mixed=elements * weighed, moved=moved, flops=elements)]
+    if alike:
         return [kernel(name, stream=moved, chained=just_written(inputs), flops=elements)]
-    weighed = max(walked_dimensions(dimensions(operands, shape)), TURNED * turned(operands, shape))
+    weighed = walked_dimensions(dimensions(operands, shape))
+    if mask:
+        weighed *= mask_added(mask) * (MASK_NARROW if max(map(width, operands)) <= NARROW_BYTES else 1.0)
+    weighed = max(weighed, TURNED * turned(operands, shape))
     return [kernel(name, strided=elements * weighed, moved=moved, flops=elements)]
 
 
+NARROW_BYTES = 2
+LEAST_SCORES = 128
+"""Longer squares than states of a state space or heads have are scores."""
+
 SECTOR_BYTES = 32.0
 """What a GPU's caches fetch at once."""
+
+
+def is_mask(one: Operand, shape: tuple[int, ...]) -> bool:
+    """Whether it goes to the scores of all heads or sequences: as many queries as keys, and fewer of anything else."""
+    square = len(one.shape) > 1 and one.shape[-2:] == shape[-2:] and shape[-1] == shape[-2] > LEAST_SCORES
+    return square and math.prod(one.shape) < math.prod(shape)
 
 
 def turned(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:

@@ -20,6 +20,7 @@ from estimator.operations.aten.products import name
 from estimator.operations.op import Op
 from estimator.operations.torch_kernels import (
     LAYER_NORM_ROWS,
+    MASKED_GELUS,
     NORM_GRADIENT_ROWS,
     RMS_NORM_ROWS,
     RMS_NORM_TILE,
@@ -34,7 +35,7 @@ from estimator.operations.torch_kernels import (
     softmax_reads,
     sum_rows,
 )
-from estimator.scenario.aten_cost import torch_name
+from estimator.scenario.aten_cost import CAUSAL_FRAC, torch_name
 from estimator.scenario.op_list import Operand, Signature
 from estimator.scenario.units import Number
 
@@ -145,6 +146,11 @@ def row_bytes(one: Operand, dim: int) -> float:
     return float(_length(one, dim) * width(one))
 
 
+def _of_scores(one: Operand) -> bool:
+    """Whether these are scores of as many queries as keys, which are masked as a decoder's (assumed)."""
+    return len(one.shape) > 2 and one.shape[-1] == one.shape[-2]
+
+
 def softmax(s: Signature) -> list[Op]:
     """Softmax or its logarithm: one kernel, which reads what does not stay on the chip three times.
 
@@ -157,8 +163,18 @@ def softmax(s: Signature) -> list[Op]:
     moved = reads * moved_bytes(entering) + moved_bytes(leaving)
     again, _ = softmax_again(_length(entering, _dimension(s)))
     reduced = 0.0 if "log" in s.op else again * moved_bytes(entering)
-    return [kernel(name(s), stream=moved, reduced=reduced, chained=just_written([entering]),
-                   flops=5.0 * count(entering), gelus=gelus * count(entering))] if moved else []  # fmt: skip
+    safe = name(s) == "_safe_softmax"
+    gelus += MASKED_GELUS * (1.0 - CAUSAL_FRAC) * (safe or _of_scores(entering))
+    own = kernel(name(s), stream=moved, reduced=reduced, chained=just_written([entering]),
+                 flops=5.0 * count(entering), gelus=gelus * count(entering))  # fmt: skip
+    if not moved:
+        return []
+    if not safe:
+        return [own]
+    # Which rows are masked whole: −∞ or not by element, all of a row, and zeros in such a row's stead.
+    flags = count(entering)
+    chosen = kernel(name(s), strided=flags, moved=moved_bytes(entering) + moved_bytes(leaving))
+    return [own, kernel(name(s), stream=moved_bytes(entering) + 2.0 * flags, launches=2), chosen]
 
 
 def log_softmax_backward(s: Signature) -> list[Op]:

@@ -166,7 +166,7 @@ def test_what_the_kernel_before_has_just_written_is_read_from_the_cache(mib):
     saved = sum(row["seconds"] * (-1 if row["just_written"] else 1) for row in rows) / 2
     one = kernels("add", "layer", "forward", elements=size / 2, stream=6.0, chained=((2.0, 1.0),))
     cached, bare = (price(one, chip, efficiencies("hopper")).seconds for chip in (H100, replace(H100, l2_bytes=0.0)))
-    assert bare - cached == pytest.approx(saved, rel=0.2, abs=4e-7 + 1e-3 * bare)
+    assert bare - cached == pytest.approx(saved, rel=0.2, abs=5e-7 + 1e-3 * bare)
 
 
 @pytest.mark.parametrize(("family", "helps"), [("hopper", True), ("cdna3", False), ("mi250", False), ("cpu", False)])

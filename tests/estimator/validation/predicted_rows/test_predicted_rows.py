@@ -137,7 +137,7 @@ BOUNDS = {
     ("ddp-fp32-2", "peak_bytes"): (2, 1.5, 1.5),
     ("ddp-sharded-4", "peak_bytes"): (3, 2, 2),
     ("ddp-pipelines-2", "step_s"): (5, 17.5, 19.5),
-    ("ulysses-2", "median_s"): (19, 18, 12.5),
+    ("ulysses-2", "median_s"): (19, 18, 13.5),
 }
 """Rows, and mean and median of the errors' sizes in percent that are not to be exceeded: as measured, rounded up.
 

@@ -26,7 +26,7 @@ from estimator.scenario.arrays import where
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import FOLDED, Plan
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.training import Training
+from estimator.scenario.training import MATH, Training
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Part, Scale, part_of, with_messages
 from estimator.schedule.step import Parts, Setting, Step, stage_passes, step
@@ -89,7 +89,7 @@ def effective(scenario: Scenario) -> Scenario:
         scenario = replace(scenario, training=training)
     grouped = scenario.model.kv != scenario.model.heads
     if grouped and training.attention == "sdpa" and training.precision in ("fp32", "tf32") and not training.fused:
-        return replace(scenario, training=replace(training, attention="eager"))
+        return replace(scenario, training=replace(training, attention=MATH))
     return scenario
 
 

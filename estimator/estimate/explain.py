@@ -26,6 +26,7 @@ from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import REMEDY_KINDS, Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
+from estimator.scenario.training import MATH, SCORES_KEPT
 from estimator.scenario.units import Number, bytes_text, seconds
 from estimator.schedule.micro_batch import Pass
 from estimator.schedule.step import Step
@@ -170,7 +171,7 @@ def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
     asked, runs = given.training, effective.training.attention
     if not asked.attention.startswith("flash") or runs == asked.attention:
         return ()
-    instead = "its math path, which keeps the scores" if runs == "eager" else "its memory-efficient kernel (sdpa)"
+    instead = "its math path, which keeps the scores" if runs == MATH else "its memory-efficient kernel (sdpa)"
     return (
         f"training.attention {asked.attention}: FlashAttention takes 16 bits alone, and training.precision is"
         f" {asked.precision}; priced is what PyTorch runs in its stead, {instead}. Set training.attention to sdpa, or"
@@ -196,7 +197,7 @@ def assumptions(
     found += [*hot_node(e, in_node), *slowed_clock(e, clock_frac)]
     if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
-    if training.attention == "eager" and not training.traits.fuses:
+    if training.attention in SCORES_KEPT and not training.traits.fuses:
         found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
@@ -408,8 +409,8 @@ def _changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
 
     if plan.sharding != "fsdp" and plan.dp * plan.cp > 1:
         yield "sharding fsdp", to(sharding="fsdp")
-    # fp32 may fall back to eager attention whatever is chosen
-    if training.attention == "eager" and training.precision not in ("fp32", "tf32"):
+    # fp32 may fall back to the scores whatever is chosen
+    if training.attention in SCORES_KEPT and training.precision not in ("fp32", "tf32"):
         yield "attention sdpa", replace(scenario, training=replace(training, attention="sdpa"))
     if model.experts and model.experts % (2 * plan.ep) == 0:
         yield f"ep {2 * plan.ep}", to(ep=2 * plan.ep)

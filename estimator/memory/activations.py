@@ -8,6 +8,7 @@ from estimator.operations.op import Op, norms_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps
 from estimator.scenario.arrays import maximum, where
+from estimator.scenario.training import SCORES_KEPT
 from estimator.scenario.units import Number
 
 
@@ -106,7 +107,7 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     heads: Number = 0.0
     if d.model.network != "ffn":
         heads = 3 * d.tokens * d.query_width * e
-        if d.training.attention == "eager":
+        if d.training.attention in SCORES_KEPT:
             heads = maximum(heads, d.scores * (2 * e if d.fused else (12.0 if e == 4 else 10.0)))
     return BlockMoments(
         kept=kept_bytes(tuple(forward)),

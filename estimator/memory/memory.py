@@ -19,7 +19,7 @@ from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYT
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.precision import precision_aware
-from estimator.scenario.training import Training
+from estimator.scenario.training import SCORES_KEPT, Training
 from estimator.scenario.units import Number
 
 
@@ -87,7 +87,7 @@ class StageMemory:
 
 def keeps_scores(training: Training) -> bool:
     """Whether scores lie in memory, kernel by kernel."""
-    return training.attention == "eager" and not training.fused
+    return training.attention in SCORES_KEPT and not training.fused
 
 
 BLOCK_BACKWARD = tuple(

@@ -13,6 +13,7 @@ from estimator.operations.torch_kernels import TURNED
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
+from estimator.scenario.training import MATH, SCORES_KEPT
 from estimator.scenario.units import Number
 
 EXCHANGE_VIEWS = (15, 21)
@@ -98,8 +99,8 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     Eager attention computes the whole square whatever the ``window``.
     """
     found = shape(d)
-    ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
-    if d.model.latent and d.training.attention != "eager" and not d.fused and not d.widths.quantised:
+    ops = _eager(d, layer, found) if d.training.attention in SCORES_KEPT else _fused(d, layer, found, window)
+    if d.model.latent and d.training.attention not in SCORES_KEPT and not d.fused and not d.widths.quantised:
         # Head by head, as q and k are joined, the output is copied for its projection, which keeps the copy.
         elements = d.tokens * d.core_width
         ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
@@ -111,7 +112,7 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         ops += pair("layout copies", layer, d.tokens * d.core_width, kept, copies)
     alone = isinstance(d.cp, (int, float)) and d.cp == 1
     pieces = 0.0 if alone else where(d.cp > 1, 1.0, 0.0)
-    if not alone and d.cp_kind != "ring" and d.training.attention != "eager" and not d.widths.quantised:
+    if not alone and d.cp_kind != "ring" and d.training.attention not in SCORES_KEPT and not d.widths.quantised:
         # Attention keeps its output, the projection what the exchange (Ulysses) or the join of two chunks makes of it.
         elements = d.tokens * d.core_width * pieces
         ops.append(kernels("output of pieces", layer, "forward", elements=elements, launches=0.0,
@@ -250,6 +251,10 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         product("scores gradient: k", "backward", width, keys),
     ]
     ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d, keys), category=Category.ATTENTION)
+    if d.training.attention == MATH:
+        # Queries and keys of all heads are scaled, each by the root.
+        scaled = KernelCost(stream=2 * e, chained=((e, 1),), launches=2, flops=1)
+        ops += pair("query and key scales", layer, 2 * d.tokens * d.core_width, scaled, scaled)
     if d.model.clamped_scores and not d.fused:
         scaled = KernelCost(stream=2 * e, chained=((e, 1),), flops=1)
         ops += pair("query scale", layer, d.tokens * d.query_width, scaled, scaled)

@@ -31,6 +31,7 @@ from estimator.operations.torch_kernels import (
 from estimator.scenario.arrays import where
 from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
+from estimator.scenario.training import MATH
 from estimator.scenario.units import Number
 
 
@@ -237,6 +238,12 @@ def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
             KernelCost(stream=2 * e, flops=8, saved=e),
             KernelCost(stream=3 * e, flops=6),
         )
+    elif d.training.attention == MATH:
+        # A mask made and added in place, softmax, which rows are masked whole, zeros in those; no scale of its own.
+        forward = KernelCost(
+            stream=8 + 5 + 1, strided=added + 1, slow_bytes=16, chained=((4, 1),), launches=7, flops=8, saved=4
+        )
+        both = forward, KernelCost(stream=24, reduced=4 * again_back, chained=((4, 2),), launches=2, flops=6)
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
         forward = KernelCost(stream=16, strided=added, slow_bytes=8, chained=((4, 1),), launches=3, flops=8, saved=4)

@@ -13,6 +13,10 @@ OPTIMIZERS = ("adamw", "adamw-bf16", "adamw-8bit", "adafactor", "sgd")
 OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
 EXPERTS = ("default", "grouped", "loop", "fused")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
+MATH = "math"
+"""What ``sdpa`` becomes where torch has no fused kernel: scores, guarded softmax and values; nobody chooses it."""
+SCORES_KEPT = ("eager", MATH)
+"""Attention whose scores lie in memory, unless kernels are fused."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Causes: of the sets of the project's own steps, whose binding, precision and plan the error is, and what can be had.
 
-``make accuracy ARGS=--causes`` writes docs/accuracy.md's tables of them. A step is the host's where the device waits
-for the host more than a tenth of its predicted time. The same steps were measured on two days, of other hosts of the
-kind: no prediction that knows neither host is nearer to both days than half of what they differ by.
+``make accuracy ARGS=--causes`` writes docs/accuracy.md's tables of them, of probed series by who binds as well. A
+step is the host's where the device waits for the host more than a tenth of its predicted time. The same steps were
+measured on two days, of other hosts of the kind: no prediction that knows neither host is nearer to both days than half
+of what they differ by.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ DAYS_HEAD = [
     "| steps of two days | binds | steps | differ, median | nine of ten | one prediction at best | nine of ten |",
     "|---|---|--:|--:|--:|--:|--:|",
 ]
+PROBED, PACED = ", by its probes", ", by its probes at its pace"
+PROBED_HEAD = [
+    "| probed series: median and nine of ten | the device binds | by its probes | at its pace | the host binds |"
+    " by its probes | at its pace |",
+    "|---|--:|--:|--:|--:|--:|--:|",
+]
 
 
 def causes(by_set: dict[str, list[Scored]]) -> list[str]:
-    """Lines of both tables, of those of their sets that are at hand."""
+    """Lines of all tables, of those of their sets that are at hand."""
     lines = [*HEAD]
     for name in SETS:
         timed = [one for one in by_set.get(name, []) if one.time is not None and one.waits_frac is not None]
@@ -59,7 +66,28 @@ def causes(by_set: dict[str, list[Scored]]) -> list[str]:
         ):
             if chosen:
                 lines.append(days_line(title, which, chosen))
+    lines += ["", *PROBED_HEAD]
+    lines += [probed_line(name, by_set[name + PROBED], by_set[name + PACED]) for name in probed(by_set)]
     return lines
+
+
+def probed(by_set: dict[str, list[Scored]]) -> list[str]:
+    """Series that were predicted by their host's probes, and at the pace noted beside each step as well."""
+    return [name.removesuffix(PROBED) for name in by_set if name.endswith(PROBED)
+            and name.removesuffix(PROBED) + PACED in by_set]  # fmt: skip
+
+
+def probed_line(name: str, by_probes: Sequence[Scored], at_pace: Sequence[Scored]) -> str:
+    """One line: how many steps the device and the host bind at the noted pace, and how far off both predictions are."""
+    binds = {one.step: bound_by(one) for one in at_pace}
+    cells = [name]
+    for which in ("the device", "the host"):
+        groups = [[one for one in group if binds.get(one.step) == which] for group in (by_probes, at_pace)]
+        cells.append(str(len(groups[1])))
+        for group in groups:
+            found = errors([one.time for one in group])
+            cells.append(f"{found.median_ape or 0.0:.1f} / {found.p90_ape or 0.0:.1f} %" if group else "")
+    return f"| {' | '.join(cells)} |"
 
 
 def bound_by(one: Scored) -> str:

@@ -29,6 +29,8 @@ STEPS = 9
 REFINED = 4
 SPAN = 3.0
 """A constant is sought from so many times less to so many times more than what it starts from."""
+LEAST = {"gemm_overlap_power": 1.0}
+"""Constants that have a least value: by less than 1 a product would take longer than all that it does in turns."""
 WORTH = 0.02
 """A constant moves only where the objective falls by this share: what the points hardly tell stays as it was."""
 
@@ -90,7 +92,8 @@ def fit(
     for _ in range(TURNS):
         before = e
         for name in free:
-            e = with_constants(e, {name: searched(_error_of(name, points, chip, e), getattr(e, name))})
+            found = searched(_error_of(name, points, chip, e), getattr(e, name), LEAST.get(name, 0.0))
+            e = with_constants(e, {name: found})
         if e == before:
             break
     return e, rests
@@ -100,15 +103,15 @@ def _error_of(name: str, points: Sequence[Point], chip: Chip, e: Efficiencies) -
     return lambda value: _objective(points, chip, with_constants(e, {name: value}))
 
 
-def searched(objective: Callable[[float], float], start: float) -> float:
-    """The value on a logarithmic grid around ``start``, refined, where the objective is least."""
+def searched(objective: Callable[[float], float], start: float, lowest: float = 0.0) -> float:
+    """The value on a logarithmic grid around ``start``, refined, where the objective is least, from ``lowest`` on."""
     best, least = start, objective(start)
     worth = least * (1.0 - WORTH)
     centre, width = start, math.log(SPAN)
     found = start
     for _ in range(REFINED):
         for index in range(-STEPS // 2, STEPS // 2 + 1):
-            value = centre * math.exp(width * 2 * index / STEPS)
+            value = max(centre * math.exp(width * 2 * index / STEPS), lowest)
             error = objective(value)
             if error < least:
                 best, least = value, error

@@ -136,24 +136,29 @@ def as_alone(e: Efficiencies) -> bool:
     return e.lower_bound or e.gemm_in_step_factor == 1.0
 
 
+def slower(clock: Number, e: Efficiencies) -> Number:
+    """How many times as long as at the full clock is what units bind, of whose time ``clocked_frac`` follows it."""
+    return 1.0 + e.clocked_frac * (1.0 / clock - 1.0)
+
+
 def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
     """An op inside a step at so much of the full ``clock``; kernels that memory binds are as they are.
 
-    Of what units take ``clocked_frac`` follows the clock. Of a product's (compute^p + waited^p)^(1/p) the share
+    What units take is ``slower``. Of a product's (compute^p + waited^p)^(1/p) the share
     compute^p / (compute^p + waited^p) follows the rate in steps, too.
     """
-    slower = 1.0 + e.clocked_frac * (1.0 / clock - 1.0)
+    times = slower(clock, e)
     if one.op.kind == "kernels" and not (isinstance(one.units_s, float) and one.units_s == 0.0):
-        return replace(one, seconds=one.seconds + one.units_s * (slower - 1.0))
+        return replace(one, seconds=one.seconds + one.units_s * (times - 1.0))
     if not on_matrix_units(one.op):
         return one
     if one.op.kind == "attention":
-        return replace(one, seconds=one.seconds * slower, compute_s=one.compute_s * slower)
+        return replace(one, seconds=one.seconds * times, compute_s=one.compute_s * times)
     factor = e.gemm_in_step_factor
     waited_s = one.memory_s * waited_bytes(one.op, e) / maximum(one.op.bytes, 1e-30)
     bound = 1.0 / (1.0 + (waited_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)
-    seconds = maximum(one.seconds * (1.0 + bound * (1.0 / factor - 1.0)) * slower, one.memory_s)
-    return replace(one, seconds=seconds, compute_s=one.compute_s * slower / factor)
+    seconds = maximum(one.seconds * (1.0 + bound * (1.0 / factor - 1.0)) * times, one.memory_s)
+    return replace(one, seconds=seconds, compute_s=one.compute_s * times / factor)
 
 
 def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:

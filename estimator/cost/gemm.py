@@ -30,12 +30,12 @@ def gemm_s(
     """Time of ``batch`` products (m × k)·(k × n).
 
     t = start + max(((waves · tile)^p + waited^p)^(1/p), bytes / bandwidth), where waves =
-    ceil(s · tiles / units), one tile takes 2·tm·tn·(k/s + fill) / (unit's share of the reachable FLOP/s), and the
+    ceil(s · tiles / units), one tile takes 2·tm·tn·(k + fill)/s / (unit's share of the reachable FLOP/s), and the
     library picks the tile that finishes first. ``fill_depth`` is what of k a unit could multiply until a tile's first
-    operands have come. Units may share k in s parts, each at least ``split_depth`` of it, and write s·m·n sums of four
-    bytes (cuBLAS's split-K kernels). No product takes longer than ``split_factor`` times what it would at that rate.
-    Operands are fetched for the next steps while the
-    unit multiplies; ``waited_s`` takes what it waits for, the result above all. ``overlap_power`` is p: other
+    operands have come; parts of k share it, each being deep beside it. Units may share k in s parts, each at least
+    ``split_depth`` of it, and write s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes longer than
+    ``split_factor`` times what it would at that rate. Operands are fetched for the next steps while the unit
+    multiplies; ``waited_s`` are the seconds of what it waits for, the result above all. ``overlap_power`` is p: other
     tiles' products hide them in part; infinity would be a plain maximum. No product is faster than all its ``bytes``.
     """
     memory_and_splits = (memory_bytes_per_s, split_factor, split_depth, fill_depth)

@@ -19,7 +19,7 @@ from estimator.scenario.units import Number
 class Priced:
     """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows.
 
-    ``units_s``: of the seconds of kernels, what the units take whatever memory does.
+    ``units_s``: of the seconds of kernels, those in which the units bind them, and neither memory nor a load.
     """
 
     op: Op
@@ -300,7 +300,8 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     resident = chip.compute_units * (UNIT_THREADS // WALKER_THREADS)
     walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * getattr(efficiencies, op.load)
     computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
-    units = where(computed > seconds, computed, units)
+    # Walkers wait for loads, whatever the units could do meanwhile.
+    units = where(computed > maximum(seconds, walked), computed, where(walked > seconds, 0.0, units))
     seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     together = op.category == Category.OPTIMIZER and not (op.apart and chip.kind != "cpu")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from estimator.communication.in_line import AXES_IN_LINE
+from estimator.cost.device_time import slower
 from estimator.cost.efficiency import Calibrated, Efficiencies, passed_over, probes_host
 from estimator.cost.host import (
     BIAS_PRODUCTS,
@@ -157,8 +158,8 @@ def slowed_clock(e: Efficiencies, clock_frac: float) -> tuple[str, ...]:
     if clock_frac > LEAST_TOLD:
         return ()
     return (
-        f"Products run at {clock_frac:.0%} of the full clock, as at full clock this step would draw more than the"
-        f" chip's limit of {e.power_limit_w:.0f} W.",
+        f"Products run at {clock_frac:.0%} of the full clock and take {slower(clock_frac, e) - 1.0:.0%} longer, as at"
+        f" full clock this step would draw more than the chip's limit of {e.power_limit_w:.0f} W.",
     )
 
 

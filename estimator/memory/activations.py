@@ -62,10 +62,12 @@ def retained_logits_bytes(d: RankSizes) -> Number:
 def mask_bytes(d: RankSizes) -> Number:
     """Bytes of what is added to the scores, of one forward, where backward has it: checkpoints and fused kernels do.
 
-    The causal mask is as wide as the stream, for ALiBi one for each head (``score_bias`` in runners/model).
+    The causal mask is as wide as the stream, for ALiBi one for each head (``score_bias`` in runners/model). Torch's
+    math path makes its own causal one and, as eager attention, adds what it is given without keeping it.
     """
-    alibi, eager = d.model.position == "alibi", d.training.attention == "eager"
-    kept = d.recompute != "none" if eager else alibi
+    alibi = d.model.position == "alibi"
+    given = alibi or d.training.attention == "eager"
+    kept = given and (d.recompute != "none" or d.training.attention not in SCORES_KEPT)
     if not (kept and d.training.traits.measurable) or d.model.network == "ffn":
         return 0.0
     rows = where(d.cp > 1, {"all-gather": 1 / d.cp, "ring": 0.0}.get(d.cp_kind, 1.0), 1.0) * d.seq_len

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from estimator.calibration.calibrate import Calibration, Source, calibrate, to_document
-from estimator.calibration.fit import predicted_s
-from estimator.calibration.points import points_of
+from estimator.calibration.fit import fit, predicted_s
+from estimator.calibration.points import Point, points_of
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.collectives import Group, collective_s
 from estimator.cost.efficiency import Efficiencies, Range, efficiencies, efficiencies_for
@@ -102,6 +102,15 @@ def test_the_file_of_a_calibration_gives_it_back(made):
     assert document["errors"][0]["group"]
     with pytest.raises(InputProblems, match="schema_version"):
         calibration_from_json(document | {"schema_version": 99}, "file")
+
+
+def test_no_product_is_fitted_to_take_longer_than_all_that_it_does_in_turns():
+    slow = replace(BASE, gemm_overlap_power=0.7)
+    measured = Measurement(rows=tuple(measured_by(slow, products("bf16"))))
+    points: list[Point] = points_of(measured)
+    found, rests = fit(("gemm_overlap_power",), points, CHIP, BASE)
+    assert rests["gemm_overlap_power"] >= 4
+    assert found.gemm_overlap_power == 1.0
 
 
 def test_an_estimate_takes_it_on_its_device_alone_says_so_and_is_surer(made):

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_clock, attention_s, in_steps, work_of
+from estimator.cost.device_time import COMPONENTS, DIRECTIONS, at_clock, attention_s, in_steps, slower, work_of
+from estimator.cost.efficiency import efficiencies
 from estimator.cost.price import price
 from estimator.operations.op import Op, again, gemm, kernels
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
+from estimator.scenario.catalog import chip
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, cluster, flawless, scenario
 
 E = flawless()
+HOPPER = efficiencies("hopper")
 CHIP = cluster().chip
 
 
@@ -66,6 +69,26 @@ def test_half_of_a_products_backward_is_for_the_weights():
                     and op.weight == weight) for weight in (False, True)
     }  # fmt: skip
     assert flops[True] == flops[False] > 0
+
+
+@pytest.mark.parametrize(
+    ("rest", "follows"),
+    [
+        ({}, False),
+        ({"strided": 1.0, "slow_bytes": 2.0}, True),
+        ({"gelus": 50.0}, True),
+        ({"gelus": 50.0, "walked": 500.0, "walkers": 1.0}, False),
+        ({"strided": 1.0, "slow_bytes": 2.0, "walked": 50.0, "walkers": 1.0}, False),
+    ],
+    ids=["memory", "elements", "computing", "loads of computing", "loads of elements"],
+)
+def test_kernels_follow_the_clock_as_far_as_units_bind_them(rest, follows):
+    one = price(kernel("forward", **rest), chip("h200-sxm"), HOPPER)
+    assert (one.units_s > 0) == follows
+    assert one.units_s <= one.seconds
+    slow = at_clock(one, 0.5, HOPPER)
+    assert slow.seconds == pytest.approx(one.seconds + one.units_s * slower(0.5, HOPPER) - one.units_s)
+    assert slower(0.5, HOPPER) == 1.5
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

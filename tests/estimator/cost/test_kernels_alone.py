@@ -109,14 +109,16 @@ def test_masks_and_casts_of_scores_take_what_they_took_alone():
 
 
 def test_chains_of_kernels_read_what_is_left_in_the_cache_at_its_own_rate():
-    # A cache that gave what it has for nothing would be a quarter short where it has it all.
+    # By a cache that gave what it has for nothing, those that it has whole would be 10 to 23 % short.
+    kept = range(10 * 2**20, 25 * 2**20)
     for row in read("cache_chains")["rows"]:
         if row["tensor_bytes"] < 6 * 2**20:
             continue
         tensors = {"scale": 2.0, "add": 3.0}[row["kernel"]]
         chained = ((row["tensor_bytes"], 1.0),) if row["just_written"] else ()
         one = kernels("k", "block", "forward", elements=1.0, stream=tensors * row["tensor_bytes"], chained=chained)
-        assert float(price(one, H200, E).seconds) == pytest.approx(row["seconds"], rel=0.25), row
+        within = 0.09 if row["just_written"] and row["tensor_bytes"] in kept else 0.25
+        assert float(price(one, H200, E).seconds) == pytest.approx(row["seconds"], rel=within), row
 
 
 @pytest.mark.parametrize("loop", read("power_turns")["loops"], ids=lambda loop: f"{loop['unit']} {len(loop['names'])}")

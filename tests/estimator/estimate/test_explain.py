@@ -162,11 +162,14 @@ def test_what_whole_nodes_lose_is_said_where_they_work():
 
 
 def test_a_clock_below_the_full_one_is_said_with_its_limit():
-    (said,) = slowed_clock(replace(E, power_limit_w=700.0), 0.914)
-    assert said == (
-        "Products run at 91% of the full clock, as at full clock this step would draw more than the chip's limit of"
-        " 700 W."
+    follows, half = (
+        slowed_clock(replace(E, power_limit_w=700.0, clocked_frac=clocked), 0.914)[0] for clocked in (1.0, 0.5)
     )
+    assert follows == (
+        "Products run at 91% of the full clock and take 9% longer, as at full clock this step would draw more than the"
+        " chip's limit of 700 W."
+    )
+    assert half == follows.replace("9% longer", "5% longer")
     assert slowed_clock(E, 1.0) == ()
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from estimator.estimate.assemble import effective
 from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes, mask_bytes
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
+from estimator.scenario.training import MATH
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 
 
@@ -105,3 +107,15 @@ def test_a_mask_stays_for_backward_where_checkpoints_have_it(rest, bytes_per_sco
 def test_slopes_make_a_mask_for_each_head_that_fused_kernels_keep():
     model = {**LLAMA, "position": "alibi"}
     assert mask_bytes(rank_sizes(scenario(model, seq_len=512, attention="sdpa"))) == 2 * 8 * 512 * 512
+
+
+@pytest.mark.parametrize(
+    ("position", "recompute", "bytes_per_score"),
+    [("alibi", "none", 0), ("alibi", "selective", 4 * 8), ("rope", "none", 0), ("rope", "selective", 0)],
+)
+def test_torchs_math_path_keeps_no_mask_and_is_given_one_for_slopes_alone(position, recompute, bytes_per_score):
+    model = {**LLAMA, "kv_heads": 2, "position": position}
+    given = scenario(model, seq_len=512, attention="sdpa", precision="fp32", plan={"recompute": recompute})
+    ran = effective(given)
+    assert ran.training.attention == MATH
+    assert mask_bytes(rank_sizes(ran)) == bytes_per_score * 512 * 512

@@ -219,7 +219,12 @@ def turns() -> dict[str, Any]:
     x, w, g, h = (random(*s, dtype=torch.bfloat16) for s in ((m, k), (n, k), (m, n), (m, n)))
     stream = random(COPY_MIB * 2**19, dtype=torch.bfloat16)
     written = torch.empty_like(stream)
+    narrow_x, narrow_w = x.to(torch.float8_e4m3fn), w.to(torch.float8_e4m3fn)
+    one = torch.ones((), device="cuda")
     works: Mapping[str, Work] = {
+        "fp8": lambda: torch._scaled_mm(
+            narrow_x, narrow_w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+        ),
         "forward": lambda: x @ w.t(), "input": lambda: g @ w, "weight": lambda: g.t() @ x,
         "copy": lambda: written.copy_(stream), "gelu": lambda: F.gelu(h), "upcast": h.float,
     }  # fmt: skip
@@ -230,6 +235,7 @@ def turns() -> dict[str, Any]:
             ("forward",), *(("forward", *("copy",) * copies) for copies in (1, 3, 5)), each,
             *(tuple(name for one in each for name in (one, *("copy",) * copies)) for copies in (1, 2)),
             ("forward", "gelu"), ("forward", "forward", "forward", "upcast"),
+            *(("fp8", *("copy",) * copies) for copies in (0, 1, 2)),
         )
     ]  # fmt: skip
     return {"product": TURN, "copied_bytes": stream.nbytes, "loops": found}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import new_products_s
-from estimator.cost.price import Priced, on_matrix_units, price, waited_bytes
+from estimator.cost.price import Priced, price
 from estimator.operations.op import HEAD_NORMS, Op, norms_of
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import ARITHMETIC, SHOWN_CATEGORIES, Category
@@ -142,23 +142,14 @@ def slower(clock: Number, e: Efficiencies) -> Number:
 
 
 def at_clock(one: Priced, clock: Number, e: Efficiencies) -> Priced:
-    """An op inside a step at so much of the full ``clock``; kernels that memory binds are as they are.
+    """An op inside a step at so much of the full ``clock``: what units take is ``slower``, the rest as it was.
 
-    What units take is ``slower``. Of a product's (compute^p + waited^p)^(1/p) the share
-    compute^p / (compute^p + waited^p) follows the rate in steps, too.
+    Products, whose rates are those of products alone, are as much faster as they are in steps.
     """
-    times = slower(clock, e)
-    if one.op.kind == "kernels" and not (isinstance(one.units_s, float) and one.units_s == 0.0):
-        return replace(one, seconds=one.seconds + one.units_s * (times - 1.0))
-    if not on_matrix_units(one.op):
+    if isinstance(one.units_s, float) and one.units_s == 0.0:
         return one
-    if one.op.kind == "attention":
-        return replace(one, seconds=one.seconds * times, compute_s=one.compute_s * times)
-    factor = e.gemm_in_step_factor
-    waited_s = one.memory_s * waited_bytes(one.op, e) / maximum(one.op.bytes, 1e-30)
-    bound = 1.0 / (1.0 + (waited_s / maximum(one.compute_s, 1e-30)) ** e.gemm_overlap_power)
-    seconds = maximum(one.seconds * (1.0 + bound * (1.0 / factor - 1.0)) * times, one.memory_s)
-    return replace(one, seconds=seconds, compute_s=one.compute_s * times / factor)
+    times = slower(clock, e) / (e.gemm_in_step_factor if one.op.kind == "gemm" else 1.0)
+    return replace(one, seconds=one.seconds + one.units_s * (times - 1.0), compute_s=one.compute_s * times)
 
 
 def _in_step(work: Work, e: Efficiencies, clock: Number) -> Work:

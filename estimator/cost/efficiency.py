@@ -88,6 +88,7 @@ class Efficiencies:
     gemm_in_step_factor: float
     clocked_frac: float
     attention_frac: float
+    attention_start_s: float
     attention_flash_frac: float
     attention_flash1_frac: float
     attention_vector_frac: float

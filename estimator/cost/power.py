@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.price import VECTOR, Priced, on_matrix_units
+from estimator.cost.price import VECTOR, Priced
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import QUANTISED
@@ -45,14 +45,12 @@ def clock_frac(work: Iterable[tuple[Priced, Number]], chip: Chip, e: Efficiencie
         seconds = seconds + each_s
         if op.kind == "kernels":
             other_j = other_j + e.gelu_j * op.gelus * often
-            clocked_s = clocked_s + e.clocked_frac * one.units_s * often
         elif op.kind == "attention":
             each_j = e.fp32_flop_j if op.precision in VECTOR else e.attention_flop_j
             switched_j = switched_j + op.flops * op.visible_frac * often * each_j
         else:
             switched_j = switched_j + op.flops * often * joules.get(op.precision, e.matrix_flop_j)
-        if on_matrix_units(op):
-            clocked_s = clocked_s + e.clocked_frac * each_s
+        clocked_s = clocked_s + e.clocked_frac * one.units_s * often
         other_j = other_j + e.byte_j * minimum(op.bytes * often, bytes_per_s * each_s)
     # What P·T is above the limit at clock f, over the joules switched at the full one, times f: f³ + slope·f - pull.
     room_w, draws = e.power_limit_w - e.idle_w, switched_j > 0

@@ -19,7 +19,7 @@ from estimator.scenario.units import Number
 class Priced:
     """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows.
 
-    ``units_s``: of the seconds of kernels, those in which the units bind them, and neither memory nor a load.
+    ``units_s``: of the seconds, those in which units bind the op that draw much, and neither memory nor a load.
     """
 
     op: Op
@@ -160,14 +160,20 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
             fill_depth=efficiencies.gemm_vector_fill_depth if op.precision == "fp32" else efficiencies.gemm_fill_depth,
             overlap_power=efficiencies.gemm_batched_overlap_power if many else efficiencies.gemm_overlap_power,
         )
+    moved_s = op.bytes / memory
     return Priced(
         op=op,
         seconds=seconds,
         executed_flops=op.flops,
         compute_s=op.flops / rate,
-        memory_s=op.bytes / memory,
+        memory_s=moved_s,
         launch_s=0.0,
+        units_s=where(seconds > (moved_s + getattr(efficiencies, start)) * SAME, seconds, 0.0) if _follows(op) else 0.0,
     )
+
+
+SAME = 1.0 + 1e-9
+"""Beyond it a product takes longer than memory alone says."""
 
 
 def waited_bytes(op: Op, efficiencies: Efficiencies) -> Number:
@@ -184,11 +190,11 @@ VECTOR = ("fp32", "tf32")
 """Precisions whose fused attention multiplies on vector units."""
 
 
-def on_matrix_units(op: Op) -> bool:
-    """Whether matrix units bind it, so that its time falls with the clock: products with weights, fused attention.
+def _follows(op: Op) -> bool:
+    """Whether its time falls with the clock where units bind it: products with weights and fused attention of 16 bits.
 
     Products of scores, apart, wait for memory: in a loop at three quarters of the clock they took no longer than their
-    bytes (tests/reference/h100_power.json).
+    bytes (tests/reference/h100_power.json). Vector units draw less than a chip may.
     """
     if op.kind == "attention":
         return op.precision not in VECTOR
@@ -239,18 +245,20 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         built_for=FLASH_WIDTH if op.efficiency == FLASH_FRAC or (vector and not backward) else WIDTH,
         width_power=e.attention_flash_width_power if flash else 1.0,
     )
-    start = e.gemm_start_s
+    start = e.attention_start_s
     if tiled and backward and not vector:
         # One kernel as long as a product's, and small ones before and behind it
         start = (start + 2.0 * e.kernel_tail_s) / 3.0
         seconds = seconds + op.side_bytes / memory
+    seconds = seconds + start * op.launches
     return Priced(
         op=op,
-        seconds=seconds + start * op.launches,
+        seconds=seconds,
         executed_flops=op.flops * op.visible_frac,
         compute_s=op.flops * op.padded * op.visible_frac / rate,
         memory_s=op.bytes / memory,
         launch_s=0.0,
+        units_s=seconds if _follows(op) else 0.0,
     )
 
 

@@ -131,6 +131,8 @@ def test_turns_last_as_long_at_the_clock_that_their_power_leaves(loop):
         if name in sizes:
             rows, columns, depth = sizes[name]
             made = product("bf16", name, 1, rows, columns, depth)
+        elif name == "fp8":
+            made = product("fp8", "forward", 1, m, n, k)
         elif name == "copy":
             made = kernels("copy", "block", "forward", elements=loop["copied_bytes"] / 2, stream=4.0)
         elif name == "gelu":
@@ -141,7 +143,7 @@ def test_turns_last_as_long_at_the_clock_that_their_power_leaves(loop):
         work.append((price(made, H200, E), 1.0))
     clock = float(clock_frac(work, H200, E))
     lasts_s = sum(float(at_clock(one, clock, E).seconds) for one, _ in work)
-    # Copies behind copies take a tenth longer than one does; else within 6 %, of two units.
+    # Copies behind copies take a tenth longer than one does; else within 7 %, of three units.
     assert lasts_s == pytest.approx(
         sum(loop["settled_s"][name] for name in loop["names"]), rel=0.06 if loop["names"].count("copy") < 12 else 0.095
     )

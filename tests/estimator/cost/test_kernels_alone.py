@@ -145,6 +145,6 @@ def test_turns_last_as_long_at_the_clock_that_their_power_leaves(loop):
     lasts_s = sum(float(at_clock(one, clock, E).seconds) for one, _ in work)
     # Copies behind copies take a tenth longer than one does; else within 7 %, of three units.
     assert lasts_s == pytest.approx(
-        sum(loop["settled_s"][name] for name in loop["names"]), rel=0.06 if loop["names"].count("copy") < 12 else 0.095
+        sum(loop["settled_s"][name] for name in loop["names"]), rel=0.07 if loop["names"].count("copy") < 12 else 0.095
     )
     assert clock == pytest.approx(loop["clock_mhz"] / 1980, abs=0.1)

@@ -34,6 +34,7 @@ from estimator.scenario.op_rows import rows_are
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import bytes_text, counted, engineering, seconds
+from estimator.search.remedies import Remedies, remedies
 
 
 def estimate(
@@ -92,7 +93,8 @@ def estimate(
     if as_json:
         print_json(encode(found) | {"scenario": scenario_to_json(scenario)})
     else:
-        print("\n".join([*wrapped(f"scenario     {described(scenario)}", hanging=13), text(found)]))
+        better = better_lines(found, remedies(scenario_to_json(scenario), efficiencies))
+        print("\n".join([*wrapped(f"scenario     {described(scenario)}", hanging=13), text(found, better=better)]))
     return 0
 
 
@@ -174,8 +176,26 @@ def _reading(path: Path) -> HfReading:
     return dataclasses.replace(reading, model=dataclasses.replace(reading.model, name=name))
 
 
-def text(found: Estimate, rows: str = "tokens") -> str:
-    """Write a prediction for a terminal; ``rows``: what its throughput counts."""
+def better_lines(found: Estimate, known: Remedies) -> list[str]:
+    """What would be faster on the same chips, or fit, the best first: what changes, and by how much."""
+    if not known.best:
+        return []
+    said = []
+    for one in known.best:
+        changes = [f"{change.field.partition('.')[2]} {_shown(change.after)}" for change in one.changes]
+        gained_s = one.step_time_s - found.step_time_s
+        # what does not fit has no time to compare with
+        by = f"{gained_s / found.step_time_s:+.0%}" if found.memory.fits else seconds(one.step_time_s)
+        said.append(f"{', '.join(changes)} ({by.replace('-', '−')})")
+    return wrapped(f"{'faster' if found.memory.fits else 'fits with':<13}{'; '.join(said)}", hanging=13)
+
+
+def _shown(value: Any) -> str:
+    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def text(found: Estimate, rows: str = "tokens", better: Sequence[str] = ()) -> str:
+    """Write a prediction for a terminal; ``rows``: what its throughput counts; ``better``: what would be."""
     low_s, high_s = found.interval_s
     memory = found.memory
     fits = f"fits{at_risk(memory.out_of_memory_frac)}" if memory.fits else "DOES NOT FIT"
@@ -192,6 +212,7 @@ def text(found: Estimate, rows: str = "tokens") -> str:
         held = f"{bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}"
         lines += wrapped(f"peak memory  {held}: {fits}", hanging=13)
     lines += wrapped(f"limit        {found.limits}", hanging=13)
+    lines += better
     lines += ["", _shares("phase", found.phases_s, SHOWN_PHASES, seconds)]
     if memory.peak_bytes:
         lines += ["", _shares("memory", memory.by_kind, SHOWN_MEMORY_KINDS, bytes_text)]

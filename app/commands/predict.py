@@ -108,7 +108,12 @@ def predict(
     ``plan``.
     """
     laying = read_laying(plan, split)
-    measured = _measured(results) if series is None else []
+    if results is not None and results.is_file():
+        remedy = f"Give the folder that it lies in: {results.parent}."
+        raise InputProblems([Problem(field="--results", message=f"{results} is a file", remedy=remedy)])
+    measured, unread = _measured(results) if series is None else ([], [])
+    if results is not None and series is None:
+        print("\n".join(_what_lies_there(results, len(measured), unread, ranks)), file=sys.stderr, end="")
     entries = read_series(series) if series else measured or entries_of(plans(ranks))
     efficiencies = read_calibrations(calibration)
     known = _known(results)
@@ -231,19 +236,36 @@ def _prediction(name: str, one: Estimate, results: Path | None) -> Prediction:
     )
 
 
-def _measured(results: Path | None) -> list[Entry]:
-    """Steps that were measured with a scenario, in a folder in which no prediction stands."""
+def _measured(results: Path | None) -> tuple[list[Entry], list[str]]:
+    """Steps that were measured with a scenario, in a folder in which no prediction stands, and files that are none."""
     if results is None or not results.is_dir() or (results / PREDICTIONS_FILE).exists():
-        return []
-    found = []
+        return [], []
+    found, unread = list[Entry](), list[str]()
     for path in sorted(results.glob("*.json")):
         try:
             one = read_measurement(path)
         except (InputProblems, ValueError):
-            continue  # what else lies there is no step
+            unread.append(path.name)
+            continue
         if one.scenario and one.steps_s:
             found.append(Entry(name=path.stem, scenario=one.scenario, options=one.samples.get("options") or {}))
-    return found
+        else:
+            unread.append(path.name)
+    return found, unread
+
+
+def _what_lies_there(results: Path, measured: int, unread: Sequence[str], ranks: int) -> list[str]:
+    """Say what of a folder is no measured step, and where nothing is, of what the predictions are then."""
+    said = list[str]()
+    if unread:
+        names = [*unread[:NAMED], *([f"{len(unread) - NAMED} more"] if len(unread) > NAMED else [])]
+        said.append(f"{counted(len(unread), 'file')} of {results} left out, as no measured step: {', '.join(names)}.")
+    if not measured and not (results / PREDICTIONS_FILE).exists():
+        why = "holds no measured step" if results.is_dir() else "does not exist yet"
+        said.append(f"{results} {why}: what follows is of the reference series for --ranks {ranks}.")
+        if below := [one.name for one in sorted(results.glob("*/")) if _measured(one)[0]]:
+            said.append(f"Measured steps lie in {', '.join(str(results / name) for name in below[:NAMED])}.")
+    return [line for one in said for line in wrapped(f"headroom: {one}", hanging=2)] + ([""] if said else [])
 
 
 def _known(results: Path | None) -> dict[str, Prediction]:
@@ -263,7 +285,7 @@ def _known(results: Path | None) -> dict[str, Prediction]:
             for one in read_document(path)
         ]
     except (TypeError, KeyError, ValueError):
-        remedy = "Delete it, to predict anew."
+        remedy = "Name another folder with --results, or move this file away."
         raise InputProblems([Problem(field=str(path), message="holds no predictions", remedy=remedy)]) from None
     return {one.name: one for one in found}
 

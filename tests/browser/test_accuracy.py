@@ -49,6 +49,8 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     )
     assert cut == [], "each name is read whole"
     row.get_by_role("button").click()
+    # what a click changes stands above the table, which would hide it
+    expect(page.locator("#accuracy").get_by_label("Set of steps")).to_be_in_viewport()
     page.get_by_role("button", name="Cause").click()
     assert query(page, "set") == "of=h200 steps, first day"
     assert page.url.endswith("set=by%3Dlargest")

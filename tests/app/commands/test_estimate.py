@@ -249,3 +249,20 @@ def test_what_an_op_list_cannot_be_asked_is_one_line(write, capsys, arguments, c
     path = write(content) if content else str(OPS)
     assert run(["estimate", path, *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_what_would_be_faster_or_fit_is_said_with_the_fields_to_change(write, capsys):
+    # What one gains is what an estimate of it says.
+    assert run(["estimate", write(LLAMA)]) == 0
+    out = capsys.readouterr().out
+    (said,) = re.findall(r"^faster +(.*(?:\n {13}.*)*)", out, re.MULTILINE)
+    alone = re.search(r"(?:^|; )recompute none \(−(\d+)%\)", said)
+    assert alone is not None, said
+    changed = {**LLAMA, "plan": {**LLAMA["plan"], "recompute": "none"}}
+    gained = 1 - estimate(scenario_from_json(changed)).step_time_s / estimate(scenario_from_json(LLAMA)).step_time_s
+    assert int(alone[1]) == round(100 * gained)
+    large = {**LLAMA, "plan": {"dp": 8, "micro_batch": 1}, "training": {**LLAMA["training"], "seq_len": 65_536}}
+    assert run(["estimate", write(large)]) == 0
+    out = capsys.readouterr().out
+    assert "DOES NOT FIT" in out
+    assert re.search(r"^fits with +\S.* \([\d.]+ s\)", out, re.MULTILINE)

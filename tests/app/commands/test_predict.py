@@ -6,12 +6,15 @@ import contextlib
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from app.cli import run
 from app.commands.predict import NAMED
 from tests.app.examples import LLAMA
+
+REFERENCE = Path(__file__).parents[2] / "reference"
 
 
 def steps(*names):
@@ -79,3 +82,28 @@ def test_of_many_that_stand_some_are_named(write, tmp_path, capsys):
         assert run(["predict", listed, "--results", str(tmp_path / "results")]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert f"step-{NAMED - 1}, 3 more. To predict anew" in said
+
+
+def test_a_file_in_place_of_a_folder_is_refused_with_the_folder_it_lies_in(write, capsys):
+    step = write({}, "step.json")
+    assert run(["predict", "--results", step]) == 2
+    assert f"Give the folder that it lies in: {Path(step).parent}." in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_without_measured_steps_is_said_and_where_they_lie(tmp_path, capsys):
+    steps_ = tmp_path / "series" / "steps"
+    steps_.mkdir(parents=True)
+    measured = sorted((REFERENCE / "h200_drawn" / "seventh" / "1" / "steps").glob("one-megatron-1.7b-6*.json"))
+    for path in measured:
+        (steps_ / path.name).write_bytes(path.read_bytes())
+    (steps_ / "broken.json").write_text("{")
+    assert run(["predict", "--results", str(steps_.parent), "--ranks", "2"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{steps_.parent} holds no measured step: what follows is of the reference series for --ranks 2." in said
+    assert f"Measured steps lie in {steps_}." in said
+    assert run(["predict", "--results", str(steps_)]) == 0
+    told = capsys.readouterr()
+    assert "1 file of" in told.err
+    assert "left out, as no measured step: broken.json." in " ".join(told.err.split())
+    assert measured[0].stem[:20] in told.out
+    assert not (steps_ / "predictions.json").exists()

@@ -176,7 +176,11 @@ export function createAccuracy() {
                 text: String(title),
                 title: wordsOfKind(String(title)) || null,
                 "aria-current": title === of && "true",
-                onclick: () => choose({ of: title === of ? "" : String(title) }),
+                // What changes stands above the table, which grows or shrinks with it.
+                onclick: () => {
+                  choose({ of: title === of ? "" : String(title) });
+                  head.scrollIntoView({ block: "start" });
+                },
               })
             : String(title),
         ),

@@ -77,7 +77,7 @@ class CalibrationFolder:
             return self.usual or None
         path = self._path(calibration_id)
         if path is None:
-            remedy = "GET /api/calibrations lists those that there are."
+            remedy = "Choose one that there is (GET /api/calibrations lists them), or leave it out."
             message = f"there is no calibration {calibration_id!r}"
             raise InputProblems([Problem(field="calibration", message=message, remedy=remedy)])
         return _read(path, path.stat().st_mtime_ns)

@@ -330,7 +330,8 @@ def calibrate(
     measurements: Annotated[
         list[Path],
         typer.Argument(
-            metavar="MEASUREMENT...", help="Results of probes and collectives, profiles with shapes, nccl-tests."
+            metavar="MEASUREMENT...",
+            help="Results of probes and collectives, profiles with shapes, nccl-tests, or folders of them.",
         ),
     ],
     out: Annotated[

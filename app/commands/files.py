@@ -28,6 +28,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         remedy = f"Save it as UTF-8; a profile or another recording is read by headroom import {path.name}."
         raise refusal(str(path), f"is not UTF-8 text (byte {error.start})", remedy) from None
+    except IsADirectoryError:
+        raise refusal(str(path), "is a folder", "Give a file, one that lies in it perhaps.") from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise refusal(str(path), message, "Give the path of a file that exists.") from None

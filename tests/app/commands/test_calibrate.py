@@ -141,7 +141,7 @@ def test_what_is_printed_is_read_in_a_hundred_columns(probes, tmp_path, capsys, 
     assert _rows(said).keys() == document["ranges"].keys()
     counts = own_counts(document["ranges"], len(document["tables"]))
     assert counts.measured + counts.scaled == len(_rows(said))
-    tables = {0: "", 1: " and 1 table of tiles"}[counts.tables]
+    tables = {0: "", 1: " and 1 table of tiles", 2: " and 2 tables of tiles"}[counts.tables]
     assert f"{counts.measured} constants{tables} measured, {counts.scaled} scaled" in said
     about = calibration_from_json(document, "made").about
     assert about.startswith(f"{counts.measured} of their constants{tables} were measured on ")

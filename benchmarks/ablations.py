@@ -71,6 +71,9 @@ def _nothing_beside(scenario: Scenario) -> Scenario:
 TERMS = (
     Term(name="tiles and waves of products", without=_untiled),
     Term(name="products' rate inside steps, not the best alone", without=_alone),
+    Term(name="results written behind multiplying, tiles that start late", without=_with(
+        gemm_overlap_power=8.0, gemm_fill_depth=0.0, gemm_vector_fill_depth=0.0)),
+    Term(name="the clock that a power limit leaves", without=_with(power_limit_w=0.0)),
     Term(name="matrix units slower in whole nodes than alone", without=_with(whole_node_factor=1.0)),
     Term(name="attention by implementation, width and length", without=_attention_as_products),
     Term(name="kernels other than products and attention",

@@ -168,10 +168,15 @@ LEAST_TOLD = 0.995
 
 
 def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
-    """Say what runs in the stead of FlashAttention in 32 bits, with the fields that change it."""
+    """Say what runs in the stead of fused attention in 32 bits, with the fields that change it."""
     asked, runs = given.training, effective.training.attention
-    if not asked.attention.startswith("flash") or runs == asked.attention:
+    if runs == asked.attention:
         return ()
+    if not asked.attention.startswith("flash"):
+        return (
+            f"training.attention {asked.attention}: where heads share keys and values PyTorch has no fused kernel in"
+            f" {asked.precision}; priced is its math path, which keeps the scores. Set training.precision to bf16-amp.",
+        )
     instead = "its math path, which keeps the scores" if runs == MATH else "its memory-efficient kernel (sdpa)"
     return (
         f"training.attention {asked.attention}: FlashAttention takes 16 bits alone, and training.precision is"
@@ -197,9 +202,10 @@ def assumptions(
     found += shared_cpu(scenario.cluster)
     found += [*hot_node(e, in_node), *slowed_clock(e, clock_frac)]
     if not training.fused:
-        found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
+        softmax = "softmax, " if training.attention in SCORES_KEPT else ""
+        found.append(f"Norms, rotary positions, {softmax}activations and casts run as separate eager kernels.")
     if training.attention in SCORES_KEPT and not training.traits.fuses:
-        found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
+        found.append("Attention keeps the score matrix.")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
     if e.lower_bound:
@@ -386,10 +392,15 @@ def _together(tried: list[Tried], e: Efficiencies, reserved: float, capacity: fl
         best = min(tried, key=lambda one: one[0])
         if best[0] > reserved * (1 - LEAST_FRAC):
             break
-        steps.append(best)
+        # What changes a field again says it whole: tp 4, not tp 2 and tp 4.
+        steps = [*(one for one in steps if _field(one) != _field(best)), best]
         reserved = best[0]
         tried = _tried(best[2], e)
     return steps
+
+
+def _field(one: Tried) -> str:
+    return one[1].partition(" ")[0]
 
 
 def _tried(scenario: Scenario, e: Efficiencies) -> list[Tried]:

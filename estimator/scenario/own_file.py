@@ -28,7 +28,7 @@ KINDS = (
         kind="calibration",
         keys=("ranges", "base"),
         belongs="Predict under it: headroom estimate, sweep, trace, validate, predict and serve take "
-        "--calibration FILE. The page makes its own, under *Calibrated*, of what `python -m runners probes` wrote.",
+        "--calibration FILE. The page makes its own, under Calibrated, of what `python -m runners probes` wrote.",
     ),
     OwnFile(
         kind="op list",

@@ -426,3 +426,26 @@ def test_no_change_is_advised_that_is_not_legal(tp):
     said = advice(data)
     assert "micro_batch 1" not in said
     assert ("sharding fsdp" in said) == (tp < 4)
+
+
+def test_fused_attention_that_nothing_runs_in_32_bits_says_what_does_and_what_helps():
+    found = estimate(grouped("tf32"))
+    assert "math path" in found.assumptions[0]
+    assert "training.precision to bf16-amp" in found.assumptions[0]
+    assert not any("math path" in text for text in estimate(grouped("bf16")).assumptions)
+
+
+def test_advice_names_a_field_that_it_changes_twice_once():
+    large = scenario_from_json(
+        {
+            "model": "qwen3-8b",
+            "cluster": {"chip": "h200-sxm", "chips_per_node": 4, "nodes": 1},
+            "plan": {"dp": 4, "micro_batch": 4},
+            "training": {"seq_len": 16_384, "global_batch": 16, "precision": "tf32"},
+        }
+    )
+    (problem,) = estimate(large).problems
+    named = re.findall(r"(\w+) \S+ \(saves", problem.remedy)
+    assert "tp" in named
+    assert len(named) == len({*named}), problem.remedy
+    assert "which fits" in problem.remedy

@@ -69,6 +69,13 @@ def test_equal_reasons_of_refused_values_are_listed_once(visit):
     assert len(values) == number_of_values > len(texts)
 
 
+def test_an_impossible_degree_says_what_to_change_in_words_of_the_panel(visit):
+    page = visit(EIGHT_GPUS.replace("dp=8", "dp=16"), refusals=(422,))
+    for problem in (page.locator('[data-field="plan.dp"] .problem'), page.locator("#explore .notice")):
+        expect(problem).to_contain_text("change Nodes or GPUs of a node")
+        expect(problem).not_to_contain_text("cluster.")
+
+
 def test_an_impossible_scenario_names_the_field_and_keeps_the_last_figures(visit):
     page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)

@@ -4,6 +4,7 @@
  */
 import { changeText, alsoChanged } from "../../changes.js";
 import { saidTogether } from "../../format.js";
+import { onPage } from "../../problemWords.js";
 import { state } from "../../state.js";
 import { h } from "./dom.js";
 
@@ -14,7 +15,7 @@ const followed = () => (state.adapted?.scenario === state.scenario ? state.adapt
 export function createFieldProblem(path) {
   const element = h("div", { class: "problem", role: "alert", hidden: true });
   const own = (/** @type {import("../../types.js").Problem[]} */ problems) =>
-    saidTogether(problems.filter(({ field }) => field === path));
+    saidTogether(problems.filter(({ field }) => field === path).map((one) => ({ ...one, remedy: onPage(one).remedy })));
 
   /**
    * @param {string} refused  why, or nothing

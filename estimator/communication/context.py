@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from estimator.communication.message import Message
-from estimator.scenario.arrays import where
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.units import Number
 
 
@@ -20,6 +20,7 @@ def context_messages(
     gradient_bytes: Number | None = None,
     keep: bool = False,
     recompute: bool = False,
+    waits: bool = False,
 ) -> list[Message]:
     """Return the messages of one attention layer; ``tokens`` are those of this rank, widths those of its tp share.
 
@@ -27,7 +28,9 @@ def context_messages(
       way (Jacobs 2023, arXiv 2309.14509, section 3.1): (cp − 1)/cp of each local tensor leaves a rank. Where key/value
       heads are fewer than cp their copies travel too: a rank's widths are of max(kv_heads / tp, cp) heads.
     - ring: cp − 1 messages of k and v forward; of k, v and their gradients backward (Liu 2023, arXiv 2310.01889),
-      where each rank adds its own part of the gradients at home. They run beside attention.
+      where each rank adds its own part of the gradients at home. They run beside attention; where a program ``waits``
+      (runners/parallel/zigzag.py), forward's first, which is asked for behind a rank's own piece, and the gradients,
+      which are asked for behind the piece that they come from, stand in line.
     - all-gather: k and v of the whole sequence, gathered again in backward unless ``keep``; their gradients are
       reduce-scattered (Dubey 2024, arXiv 2407.21783, section 3.3.2).
 
@@ -64,13 +67,22 @@ def context_messages(
             )
         return found
     if cp_kind == "ring":
-        forward, both = keys_values * element_bytes, keys_values * (element_bytes + gradient)
-        found = [
-            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True, batches=1.0),
-            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True, batches=2.0),
-        ]
+        forward, back = keys_values * element_bytes, keys_values * gradient
+        first = handed / maximum(cp - 1, 1.0) if waits else 0.0
+        found = [_line("keys, values", "p2p", "forward", forward, cp - 1, beside=True, batches=1.0, open_frac=first)]
+        if waits:
+            found += [
+                _line("keys, values", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0),
+                _line("key, value gradients", "p2p", "backward", back, cp - 1, batches=1.0),
+            ]
+        else:
+            both = forward + back
+            found += [_line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True, batches=2.0)]
         if again:
-            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0))
+            found.append(
+                _line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0,
+                      open_frac=first)
+            )  # fmt: skip
         return found
     assert cp_kind == "all-gather", cp_kind
     whole = cp * keys_values
@@ -92,8 +104,9 @@ def _line(
     *,
     beside: bool = False,
     batches: Number = 0.0,
+    open_frac: Number = 0.0,
 ) -> Message:
     return Message(
         name=name, kind=kind, axis="cp", group="cp", phase=phase, payload_bytes=payload_bytes, count=count,
-        hides_behind="attention" if beside else "", batches=batches,
+        hides_behind="attention" if beside else "", batches=batches, open_frac=open_frac,
     )  # fmt: skip

@@ -76,8 +76,9 @@ def _grid(d: RankSizes, *, attention: bool, ffn: bool) -> list[Message]:
 def _context(d: RankSizes) -> list[Message]:
     model = d.model
     value_dim = model.v_head_dim or model.dim
-    # Latent attention makes keys and values for every query head before they travel.
-    kv: Number = model.heads / d.tp if model.kv_lora_rank else maximum(model.kv / d.tp, 1.0)
+    # Latent attention makes keys and values for every query head before they travel, plain rings repeat theirs.
+    waits = d.cp_kind == "ring" and not d.fused
+    kv: Number = model.heads / d.tp if model.kv_lora_rank or waits else maximum(model.kv / d.tp, 1.0)
     if d.cp_kind == "ulysses":
         kv = maximum(kv, d.cp)
     return context_messages(
@@ -90,6 +91,7 @@ def _context(d: RankSizes) -> list[Message]:
         output_width=model.heads / d.tp * value_dim,
         element_bytes=d.widths.compute,
         recompute=d.recompute == "full",
+        waits=waits,
     )
 
 

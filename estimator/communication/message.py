@@ -26,6 +26,7 @@ class Message:
     - ``hides_behind``: ``attention`` (it passes while attention works on another piece), ``products`` (in as many
       pieces as ranks, beside the product of another piece), ``compute`` (beside the whole ``phase``), or nothing: it
       stands in line.
+    - ``open_frac``: the share of its executions that nothing hides all the same.
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
     - ``batches``: of sends and receives, or collectives, that Python hands to NCCL for each of it (0: others do).
@@ -45,6 +46,7 @@ class Message:
     payload_bytes: Number
     count: Number = 1.0
     hides_behind: str = ""
+    open_frac: Number = 0.0
     ranks: Number | None = None
     host: Number = 1.0
     batches: Number = 0.0
@@ -169,6 +171,7 @@ def _beside_attention(x: PricedMessage, attention_s: Number, passing: Number) ->
 
     A ring of n ranks has n pieces and n − 1 messages: nothing comes during the last piece.
     """
-    count = x.message.count
+    count, in_open = x.message.count, x.message.open_frac
     pieces = passing * x.ranks / maximum(x.ranks - 1, 1.0)
-    return maximum(x.seconds - count * (attention_s / maximum(pieces, 1.0)), 0.0)
+    beside_s = (1.0 - in_open) * x.seconds - (1.0 - in_open) * count * (attention_s / maximum(pieces, 1.0))
+    return in_open * x.seconds + maximum(beside_s, 0.0)

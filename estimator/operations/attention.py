@@ -9,7 +9,7 @@ from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
-from estimator.operations.torch_kernels import TURNED
+from estimator.operations.torch_kernels import MIXED_ALIKE, TURNED
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
@@ -282,34 +282,55 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     return ops
 
 
+WIDE = 4.0
+"""Bytes of fp32."""
+
+
 def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     """After each further piece the output so far (fp32) is rescaled and added to; in backward three gradients are.
 
-    Fused, each is one kernel. Eager, both parts go to fp32, are multiplied by their weights, added and written to their
-    place, 40 + e bytes a number, and the weights take seven launches more; output and gradients go to fp32 and back
-    once, and the gradients of keys and values, which travel, are cleared and added to the own ones at last. The slowest
-    rank, all of whose pieces come from before its own, adds whole outputs (traced: runners/parallel/zigzag.py).
+    Fused, each is one kernel. Eager, counted in a step's trace (runners/parallel/zigzag.py): keys and values are
+    repeated to all heads before they travel; outputs of 16 bits go to fp32, are multiplied by their weights, added and
+    written to their place, the weights in seven launches more. In backward the output's gradient is laid out by heads,
+    in two copies, three gradients go to fp32 and back, and those of keys and values, which travel, are cleared and
+    added to the own ones at last. The slowest rank, all of whose pieces come from before its own, adds whole outputs.
     """
     e, more, once = d.widths.compute, d.cp - 1, where(d.cp > 1, 1.0, 0.0)
-    outputs, keys = d.tokens * d.core_width, d.tokens * (d.key_width + d.value_width)
-    repeated: Number = 0.0
+    outputs, queries, keys = d.tokens * d.core_width, d.tokens * d.query_width, d.tokens * (d.key_width + d.value_width)
+    turns = maximum(more, 1.0)
     if d.fused:
-        gradients = d.tokens * d.query_width + keys
-        forward, backward = outputs * more * (8 + e), gradients * more * (8 + e)
-        launches = 4.0 * more, 3.0 * more
-    else:
-        repeated = keys * (d.model.heads / d.model.kv - 1)  # to all heads before they travel, and kept so
-        keys = keys + repeated
-        gradients = d.tokens * d.query_width + keys
-        forward = outputs * (more * (40 + e) + once * 2 * (4 + e))
-        backward = gradients * (more * (8 + e) + once * 2 * (4 + e)) + keys * once * (8 + 2 * e)
-        launches = 12.0 * more + 2.0 * once, 3.0 * more + 10.0 * once
-    category, turns = Category.ATTENTION if d.fused else Category.ELEMENTWISE, maximum(more, 1.0)
+        gradients = queries + keys
+        return [
+            kernels("ring sums", layer, "forward", elements=outputs * more, stream=8 + e, launches=4.0 * more,
+                    flops_per_element=3, category=Category.ATTENTION),
+            kernels("ring sums gradient", layer, "backward", elements=gradients * more, stream=8 + e,
+                    launches=3.0 * more, flops_per_element=1, category=Category.ATTENTION),
+        ]  # fmt: skip
+    shared = float(d.model.heads != d.model.kv)
+    repeated = keys * (d.model.heads / d.model.kv - 1)
+    keys = keys + repeated
+    gradients = queries + keys
+    narrow = 1.0 if e < WIDE else 0.0  # what is in fp32 is cast by nothing
+    wide, added = WIDE + e, (MIXED_ALIKE if narrow else 0.0)
+    copied, home = keys * once * shared, queries * more + keys * once
+    per_output, per_gradient = 1.0 / (outputs * turns), 1.0 / (gradients * turns)
+    strided = outputs * narrow * (once + more) + 2 * outputs * more + copied
+    slow_bytes = outputs * narrow * wide * (once + more) + 4 * WIDE * outputs * more + 2 * e * copied
+    stream = 5 * WIDE * outputs * more + narrow * wide * outputs * once
+    strided_back = once * (2 * outputs + narrow * gradients)
+    slow_back = once * (4 * e * outputs + narrow * wide * gradients) + narrow * (2 * WIDE + e) * home
+    stream_back = (
+        3 * e * keys * more + e * keys * once + narrow * wide * gradients * once + (1 - narrow) * 3 * WIDE * home
+    )
     return [
-        kernels("ring sums", layer, "forward", elements=outputs * more, stream=forward / (outputs * turns),
-                launches=launches[0], flops_per_element=3, category=category, saved_bytes=repeated * e * once),
+        kernels("ring sums", layer, "forward", elements=outputs * more, strided=strided * per_output,
+                slow_bytes=slow_bytes * per_output, stream=stream * per_output,
+                launches=12.0 * more + 2.0 * once * (1 + shared), flops_per_element=3,
+                saved_bytes=repeated * e * once),
         kernels("ring sums gradient", layer, "backward", elements=gradients * more,
-                stream=backward / (gradients * turns), launches=launches[1], flops_per_element=1, category=category),
+                strided=strided_back * per_gradient, mixed=added * home * per_gradient,
+                slow_bytes=slow_back * per_gradient, stream=stream_back * per_gradient,
+                launches=3.0 * more + 12.0 * once, flops_per_element=1),
     ]  # fmt: skip
 
 

@@ -86,7 +86,10 @@ class Experts(nn.Module):
 
 def _one_by_one(experts: Experts, rows: Tensor, counts: Tensor) -> Tensor:
     parts = torch.split(rows, counts.tolist())  # the host waits for the device here, once in a block
-    found = [experts.inner(part @ up) @ down for part, up, down in zip(parts, experts.up, experts.down, strict=True)]
+    # FSDP2 narrows what it shards: experts that no other rank has stay as they are
+    narrowed = not torch.is_autocast_enabled(rows.device.type)
+    ups, downs = ([w.to(rows.dtype) if narrowed else w for w in held] for held in (experts.up, experts.down))
+    found = [experts.inner(part @ up) @ down for part, up, down in zip(parts, ups, downs, strict=True)]
     return torch.cat(found)
 
 

@@ -72,6 +72,19 @@ def test_only_ring_runs_beside_attention():
         assert all((x.hides_behind == "attention") == (kind == "ring") for x in sent(kind, recompute=True))
 
 
+@given(st.integers(1, 64), st.booleans())
+def test_a_ring_that_waits_moves_the_same_and_hides_neither_its_first_message_nor_gradients(cp, recompute):
+    waiting, plain = (sent("ring", cp=cp, recompute=recompute, waits=waits) for waits in (True, False))
+    for phase in ("forward", "backward"):
+        assert received(waiting, phase, cp) == pytest.approx(received(plain, phase, cp))
+    assert all(x.open_frac == 0.0 for x in plain)
+    in_open = {(x.name, x.phase): x.count * (x.open_frac if x.hides_behind else 1.0) for x in waiting}
+    first = min(cp - 1, 1)
+    expected = {("keys, values", "forward"): first, ("keys, values", "backward"): 0,
+                ("key, value gradients", "backward"): cp - 1}  # fmt: skip
+    assert in_open == pytest.approx(expected | ({("keys, values again", "backward"): first} if recompute else {}))
+
+
 @pytest.mark.parametrize(
     ("kind", "keep", "again"),
     [("ulysses", False, 1), ("ring", False, 1), ("all-gather", True, 1), ("all-gather", False, 0)],

@@ -93,6 +93,17 @@ def test_messages_that_pass_in_one_phase_share_its_attention():
     assert [found.exposed_s for found in in_line(apart, attention_s=24.0)] == [0.0, 0.0]
 
 
+def test_of_messages_beside_attention_the_share_in_the_open_shows_wholly():
+    def exposed(attention_s: float) -> Any:
+        sent = message("p2p", "cp", payload_bytes=5e10, hides_behind="attention", open_frac=1 / 3)
+        return in_line([sent], attention_s=attention_s)[0].exposed_s
+
+    # One of three messages of 5 s; the other two pass during a piece each.
+    assert exposed(24.0) == pytest.approx(5.0)
+    assert exposed(12.0) == pytest.approx(5.0 + 2 * 2.0)
+    assert exposed(0.0) == pytest.approx(15.0)
+
+
 def test_a_ring_of_one_rank_beside_one_of_four_shows_nothing():
     rings = message("p2p", "cp", payload_bytes=np.array([5e10, 0.0]), count=np.array([3.0, 0.0]),
                     hides_behind="attention")  # fmt: skip

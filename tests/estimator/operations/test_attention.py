@@ -8,6 +8,7 @@ from estimator.operations import attention
 from estimator.operations.attention import attention_part
 from estimator.operations.op import Op
 from estimator.operations.rank_sizes import rank_sizes
+from estimator.operations.torch_kernels import MIXED_ALIKE
 from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import ATTENTION, DEEPSEEK, dims_of, flops, named
 
@@ -109,15 +110,26 @@ def test_pieces_of_a_sequence_run_in_flash_attention_where_only_that_gives_their
 
 
 def test_ring_adds_up_its_pieces():
-    fused, eager = (
-        {op.name: op for op in attention.core(rank_sizes(scenario(LLAMA, framework=framework, plan={"cp": 4})))}
-        for framework in ("megatron", "pytorch-eager")
+    fused, eager, wide = (
+        {op.name: op for op in attention.core(rank_sizes(scenario(LLAMA, plan={"cp": 4}, **said)))}
+        for said in ({"framework": "megatron"}, {}, {"precision": "fp32"})
     )
     # Three times: read the sum in fp32 and the piece in 2 bytes, write the sum.
     assert fused["ring sums"].bytes == 3 * 10 * 32 * 256
-    # Once to fp32 and back; three times both parts by their weights, added, and written to their place.
-    assert eager["ring sums"].bytes == (2 * 6 + 3 * 42) * 32 * 256
+    # Keys and values repeated to all heads; once to fp32 and back; three times the piece to fp32, both parts by their
+    # weights, added, and written to their place.
+    assert eager["ring sums"].bytes == pytest.approx((2 * 2 * 2 + 2 * 6 + 3 * (6 + 16 + 12 + 8)) * 32 * 256)
+    assert eager["ring sums"].strided_elements == pytest.approx((2 + 1 + 3 * 3) * 32 * 256)
+    # Output's gradient laid out twice; three gradients to fp32 and back; three times two of them added in 2 bytes and
+    # one to what is in fp32, and so are at last those that come home.
+    back = eager["ring sums gradient"]
+    assert back.bytes == pytest.approx((2 * 4 + 3 * 12 + 3 * (10 + 2 * 6) + 2 * (10 + 2)) * 32 * 256)
+    assert back.strided_elements == pytest.approx((2 + 3) * 32 * 256)
+    assert back.mixed_elements == pytest.approx(MIXED_ALIKE * (3 + 2) * 32 * 256)
     assert eager["ring sums"].flops == fused["ring sums"].flops
+    # What is in fp32 is cast by nothing, and added to as it lies.
+    assert wide["ring sums"].bytes == pytest.approx((2 * 2 * 4 + 3 * (16 + 12 + 8)) * 32 * 256)
+    assert wide["ring sums gradient"].mixed_elements == 0
     assert "ring sums" not in {op.name for op in attention.core(dims_of(LLAMA))}
 
 

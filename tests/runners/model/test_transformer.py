@@ -332,6 +332,19 @@ def test_a_token_gets_its_experts_by_the_weights_that_its_router_gives():
     torch.testing.assert_close(experts(x), expected)
 
 
+@pytest.mark.parametrize("way", ["loop", "grouped"])
+def test_experts_that_stayed_wide_take_narrow_rows_and_train_in_their_own_width(way):
+    """Under FSDP2 in bf16, experts that no other rank has are not sharded, so that nothing narrows them."""
+    factory = {"device": torch.device("cpu"), "dtype": torch.float32}
+    experts = Experts(EXPERTS, way, range(4), F.silu, factory, seed=3)
+    experts.router.to(torch.bfloat16)
+    found = experts(torch.randn(2, 8, EXPERTS.hidden, dtype=torch.bfloat16))
+    assert found.dtype == torch.bfloat16
+    found.float().sum().backward()
+    weights = [weight for name, weight in experts.named_parameters() if not name.startswith("router")]
+    assert all(weight.grad is not None and weight.grad.dtype == torch.float32 for weight in weights)
+
+
 def test_latent_attention_is_attention_of_what_its_latents_say():
     torch.manual_seed(0)
     training = Training(seq_len=8, global_batch=1, precision="fp32", attention="eager")

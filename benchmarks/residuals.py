@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measured_sets import Scored, source_of
 from estimator.estimate.residual import (
-    KERNELS,
+    ALIKE,
     MEMORY_WORDS,
     STRUCTURE,
     UNMET,
@@ -24,7 +24,6 @@ from estimator.estimate.residual import (
     MemoryResidual,
     Residuals,
     TimeResidual,
-    mere_kernels,
     peak_width,
     residuals,
     width,
@@ -78,7 +77,7 @@ def written(by_set: Mapping[str, Sequence[Scored]]) -> str:
         "",
         "[met]",
         f"chips = {json.dumps(sorted(found.met))}",
-        f"kernels = {json.dumps(sorted(found.kernels_met))}",
+        *(f'"{word}" = {json.dumps(sorted(chips))}' for word, chips in found.alike.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -100,10 +99,10 @@ def fitted(sources: Mapping[str, Sequence[Scored]]) -> Residuals:
     times = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if timed(one)])}
     peaks = {name: ones for name, scored in sources.items() if (ones := [one for one in scored if held(one)])}
     # A chip that one source alone has is not met, so that a step has the width that it was judged by.
-    known, kernels = (
-        frozenset(chip for chip, names in met(times, mere=mere).items() if len(names) > 1) for mere in (False, True)
-    )
-    return Residuals(time=_of_times(times), memory=_of_peaks(peaks), met=known, kernels_met=kernels)
+    known = {
+        word: frozenset(chip for chip, names in met(times, word).items() if len(names) > 1) for word in ("", *ALIKE)
+    }
+    return Residuals(time=_of_times(times), memory=_of_peaks(peaks), met=known.pop(""), alike=known)
 
 
 def timed(one: Scored) -> bool:
@@ -116,20 +115,20 @@ def held(one: Scored) -> bool:
     return one.memory_covered is not None
 
 
-def met(times: Mapping[str, Sequence[Scored]], *, mere: bool = False) -> dict[str, set[str]]:
-    """The sources that have a step of each chip, or one that is ``mere_kernels``."""
+def met(times: Mapping[str, Sequence[Scored]], word: str = "") -> dict[str, set[str]]:
+    """The sources that have a step of each chip, or one of which a word of ``ALIKE`` may be true."""
     found: dict[str, set[str]] = {}
     for name, scored in times.items():
         for one in scored:
-            if not mere or mere_kernels(one.kind.split(", ")):
+            if not word or ALIKE[word](one.kind.split(", ")):
                 found.setdefault(one.hardware, set()).add(name)
     return found
 
 
-def words_of(one: Scored, *, unmet: bool, kernels: bool) -> str:
-    """The kind of a step, its chip being met or not, and steps of its chip that are ``mere_kernels``."""
-    kept = [word for word in one.kind.split(", ") if word not in (UNMET, KERNELS)]
-    return ", ".join(kept + [KERNELS] * (kernels and mere_kernels(kept)) + [UNMET] * unmet)
+def words_of(one: Scored, *, unmet: bool, alike: Collection[str]) -> str:
+    """The kind of a step, its chip being met or not, and steps like it by these words of ``ALIKE``."""
+    kept = [word for word in one.kind.split(", ") if word not in (UNMET, *ALIKE)]
+    return ", ".join(kept + [word for word in alike if ALIKE[word](kept)] + [UNMET] * unmet)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,14 +144,16 @@ class _Law:
 
 def _of_times(times: Mapping[str, Sequence[Scored]]) -> TimeResidual:
     found = [(name, one) for name, scored in times.items() for one in scored]
-    known, mere = met(times), met(times, mere=True)
+    known, like = met(times), {word: met(times, word) for word in ALIKE}
     if not found:
         return TimeResidual(spread=1.0, power=1.0, skew=1.0, words={}, source="")
     # A chip that a source alone has counts as one that was not met: of other sources' steps nothing is known of it.
     kinds = [
-        words_of(one, unmet=known[one.hardware] == {name}, kernels=bool(mere.get(one.hardware, set()) - {name})).split(
-            ", "
-        )
+        words_of(
+            one,
+            unmet=known[one.hardware] == {name},
+            alike=[word for word, names in like.items() if names.get(one.hardware, set()) - {name}],
+        ).split(", ")
         for name, one in found
     ]
     ends = [(admitted(one), off(one)) for _, one in found]
@@ -299,7 +300,8 @@ def held_out(by_set: Mapping[str, Sequence[Scored]]) -> dict[str, list[Held]]:
 def _held(one: Scored, known: Residuals, chips: Residuals) -> Held:
     time = memory = None
     if timed(one):
-        kind = words_of(one, unmet=one.hardware not in chips.met, kernels=one.hardware in chips.kernels_met)
+        alike = [word for word, of in chips.alike.items() if one.hardware in of]
+        kind = words_of(one, unmet=one.hardware not in chips.met, alike=alike)
         (low, high), (below, above) = admitted(one), off(one)
         time = below <= width(low, kind, known.time, up=False) and above <= width(high, kind, known.time, up=True)
     if held(one):

@@ -57,7 +57,8 @@ class Efficiencies:
 
     ``device``: chip that they were measured on and are for, "" for any; ``about``: how they came about, for people.
     ``lower_bound``: what no software can undercut: an op takes as long as the roof that binds it, and what is sent
-    while a micro-batch is computed shows only where it takes longer than computing.
+    while a micro-batch is computed shows only where it takes longer than computing. ``host_paced``: the host's are at a
+    pace that was noted beside the step.
     """
 
     name: str
@@ -209,6 +210,7 @@ class Efficiencies:
     gemm_tf32_tiles: Tiles
     gemm_vector_tiles: Tiles
     lower_bound: bool = False
+    host_paced: bool = False
     device: str = ""
     about: str = ""
     ranges: dict[str, Range] = field(default_factory=dict, hash=False)
@@ -219,7 +221,7 @@ class Efficiencies:
     @cached_property
     def _hash(self) -> int:
         # A key of every cache of prices: forty numbers are hashed once.
-        return hash(tuple(getattr(self, name) for name in ("name", "lower_bound", *NAMES, *TABLES)))
+        return hash(tuple(getattr(self, name) for name in ("name", "lower_bound", "host_paced", *NAMES, *TABLES)))
 
 
 Calibrated = Efficiencies | tuple[Efficiencies, ...]
@@ -227,7 +229,9 @@ Calibrated = Efficiencies | tuple[Efficiencies, ...]
 
 TABLES = ("gemm_matrix_tiles", "gemm_tf32_tiles", "gemm_vector_tiles")
 NAMES = tuple(
-    f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "device", "about", "ranges", *TABLES)
+    f.name
+    for f in fields(Efficiencies)
+    if f.name not in ("name", "lower_bound", "host_paced", "device", "about", "ranges", *TABLES)
 )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from estimator.cost.device_time import Work, with_weights_apart
-from estimator.cost.efficiency import Calibrated, probes_host
+from estimator.cost.efficiency import Calibrated
 from estimator.cost.host import runs_again_apart
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
@@ -24,6 +24,7 @@ from estimator.estimate.report import (
 from estimator.estimate.residual import (
     allocator_range,
     kind_of,
+    known_of_host,
     memory_interval,
     memory_kind_of,
     out_of_memory_frac,
@@ -136,7 +137,7 @@ def estimate(
     given, found = scenario, assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    kind = kind_of(scenario, timing.one.host_share, probed=probes_host(e, scenario.cluster.chip))
+    kind = kind_of(scenario, timing.one.host_share, known=known_of_host(e, scenario.cluster.chip))
     low, high, most_bytes = seconds, seconds, 0.0
     if interval and not e.lower_bound:
         low, high = interval_s(rank, setting, int(timing.critical_stage), e)

@@ -28,7 +28,7 @@ Curve = tuple[tuple[float, float], ...]
 
 def at_pace(e: Efficiencies, factor: float) -> Efficiencies:
     """The efficiencies of a host that takes ``factor`` times as long."""
-    return replace(at_rates(e, factor, names=OF_HOST), name=f"{e.name}, host {factor:g}")
+    return replace(at_rates(e, factor, names=OF_HOST), name=f"{e.name}, host {factor:g}", host_paced=True)
 
 
 def pace_factor(samples: Mapping[str, Any], own_s: float, backward_s: float = 0.0) -> float | None:

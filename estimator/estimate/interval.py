@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.cost.device_time import COMPONENTS
-from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.efficiency import OF_HOST, Efficiencies, Range, probes_host
+from estimator.cost.host import waiting_ranks
+from estimator.cost.slowest_chip import NODE
 from estimator.estimate.assemble import Rank, timed
 from estimator.scenario.scenario import Scenario
 from estimator.schedule.micro_batch import Scale
@@ -32,7 +35,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s", "walk_load_plane_s",
                "walk_load_cudnn_s", "norm_row_cycles", "norm_tile_s", "gelu_elements_per_unit_cycle",
                "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s", "optimizer_wave_s", "optimizer_chunk_s"),
-    "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
+    "host": ("host_launch_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor",
              "host_library_backward_factor", "host_module_ops", "host_saved_ops", "host_saved_backward_ops",
              "host_region_ops", "host_region_backward_ops", "host_packed_ops", "host_packed_backward_ops",
@@ -42,15 +45,27 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_fsdp_kept_factor", "host_dtensor_s",
              "host_dtensor_op_s", "host_dtensor_value_s", "host_graph_forward_s",
              "host_graph_backward_s",
-             "host_put_off_s", "host_new_product_s", "new_products_steps", "host_spread",
+             "host_put_off_s", "host_new_product_s", "new_products_steps",
              "host_step_s", "host_start_kernels", "host_pass_forward_kernels",
              "host_pass_backward_kernels", "host_collective_s"),
+    "slowest rank": ("host_spread",),
+    "pace of the host": ("host_forward_s",),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "collective_ramp_s",
                       "contention_frac",
                       "contention_megatron_frac",
                       "host_link_frac", "host_pageable_bytes_per_s", "host_memory_bytes_per_s"),
 }  # fmt: skip
-"""Efficiencies that err together; the interval adds the groups' effects in quadrature."""
+"""Efficiencies that err together; the interval adds the groups' effects in quadrature.
+
+All seconds of a host are longer where its ops are: the range of ``host_forward_s``, its pace, moves every one of them.
+What else is open of each, its own range without that in quadrature, is of the group *host*."""
+HOST, PACE = "host", "pace of the host"
+(OF_PACE,) = INTERVAL_GROUPS[PACE]
+RANK_SPREAD, HOST_SPREAD = 0.21, 0.14
+"""Standard deviations of a rank's host time between ranks of one host, and of hosts, as ``host_spread`` has them: a
+pace that nobody knows is both."""
+LARGEST_SPREADS = (1.0, 0.826, 0.701, 0.611)
+"""Standard deviation of the largest of 1, 2, 4 and 8 independent standard normal numbers (Tippett, 1925)."""
 
 SHAPES = (
     "gemm_split_factor",
@@ -112,10 +127,21 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     bandwidth. The same stage is the critical one in all of them.
     """
     precision, attention = setting.shard.widths.peak, setting.training.attention
-    varied, scale = _variants(e, precision, attention)
+    ranks = float(waiting_ranks(setting.training, setting.cluster.chips, setting.plan.pp))
+    pace = 1.0 if probes_host(e, setting.cluster.chip) else pace_of_slowest(ranks)
+    varied, scale = _variants(e, precision, attention, pace)
     _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     return quadrature(seconds)
+
+
+def pace_of_slowest(ranks: float) -> float:
+    """By what the slowest of ranks on one host is nearer to what it usually is than one rank, as logarithms.
+
+    √(σ_host² + σ_rank²·s(n)²) / √(σ_host² + σ_rank²), s(n) being the standard deviation of the largest of n.
+    """
+    largest = float(np.interp(math.log2(min(max(ranks, 1.0), NODE)), range(len(LARGEST_SPREADS)), LARGEST_SPREADS))
+    return math.hypot(HOST_SPREAD, RANK_SPREAD * largest) / math.hypot(HOST_SPREAD, RANK_SPREAD)
 
 
 UNEVEN = 1.3
@@ -150,9 +176,9 @@ LEADING_ATTENTION = {"sdpa": "attention_frac", "flash": "attention_flash_frac", 
 
 
 @lru_cache(maxsize=256)
-def _variants(e: Efficiencies, precision: str, attention: str) -> tuple[Efficiencies, Scale]:
+def _variants(e: Efficiencies, precision: str, attention: str, pace: float) -> tuple[Efficiencies, Scale]:
     """Return the efficiencies with an array for every name that moves, and the factor of each component of work."""
-    varied = variants(e)
+    varied = variants(e, pace)
     product = factor(e, varied, product_efficiency(precision))
     vector = precision in ("fp32", "tf32")
     fused = "attention_vector_frac" if vector else LEADING_ATTENTION.get(attention, "attention_frac")
@@ -166,15 +192,35 @@ def product_efficiency(precision: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def variants(e: Efficiencies) -> Efficiencies:
-    """The efficiencies with an array for every name that an interval moves: as they are, then each group's two ends."""
+def variants(e: Efficiencies, pace: float = 1.0) -> Efficiencies:
+    """The efficiencies with an array for every name that an interval moves: as they are, then each group's two ends.
+
+    ``pace``: of the logarithm of the host's pace, as ``pace_of_slowest`` says.
+    """
     values: dict[str, list[float]] = {}
-    for index, names in enumerate(INTERVAL_GROUPS.values()):
-        for name in names:
+    for index, (group, names) in enumerate(INTERVAL_GROUPS.items()):
+        for name in OF_HOST if group == PACE else names:
             column = values.setdefault(name, [getattr(e, name)] * VARIANTS)
-            column[1 + 2 * index] = _end(e, name, faster=False)
-            column[2 + 2 * index] = _end(e, name, faster=True)
+            for place, faster in enumerate((False, True), 1 + 2 * index):
+                column[place] = _moved(e, name, group, faster=faster, pace=pace)
     return replace(e, **{name: np.array(column) for name, column in values.items()})  # type: ignore[arg-type]
+
+
+def _moved(e: Efficiencies, name: str, group: str, *, faster: bool, pace: float) -> float:
+    """Where a name is while its group is at an end: seconds of a host by its pace, and by what else is open of them."""
+    if group not in (HOST, PACE) or name not in OF_HOST:
+        return _end(e, name, faster=faster)
+    value, of_pace = float(getattr(e, name)), _log_end(e, OF_PACE, faster=faster)
+    if group == PACE:
+        return value * math.exp(pace * of_pace)
+    own = _log_end(e, name, faster=faster)
+    return value * math.exp(math.copysign(math.sqrt(max(own**2 - of_pace**2, 0.0)), own))
+
+
+def _log_end(e: Efficiencies, name: str, *, faster: bool) -> float:
+    """How far an end of its range is from a name's value, as a logarithm; 0 where either is nothing."""
+    value, end = float(getattr(e, name)), _end(e, name, faster=faster)
+    return math.log(end / value) if value > 0 and end > 0 else 0.0
 
 
 def factor(e: Efficiencies, varied: Efficiencies, name: str) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 
-from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, probes_host
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
@@ -25,7 +25,7 @@ from estimator.estimate.op_list_report import (
 from estimator.estimate.passage import Passage, passage
 from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import MemoryOfStage
-from estimator.estimate.residual import kind_of_program, widened
+from estimator.estimate.residual import kind_of_program, known_of_host, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
 from estimator.scenario import catalog
@@ -84,7 +84,7 @@ def estimate_op_list(
     priced, queue, spent = one.priced, one.queue, one.spent
     seconds = float(queue.seconds[0])
     waits = sum(spent.waits_s.values()) / max(seconds, 1e-30)
-    kind = kind_of_program(chip.name, max(found.world_size, 1), waits, probed=probes_host(e, chip))
+    kind = kind_of_program(chip.name, max(found.world_size, 1), waits, known=known_of_host(e, chip))
     low, high = (seconds, seconds)
     if interval and seconds > 0:
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)

@@ -14,25 +14,33 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from estimator.cost.efficiency import Efficiencies, Range
+from estimator.cost.efficiency import Efficiencies, Range, probes_host
 from estimator.memory.memory import allocator_share, keeps_scores
+from estimator.scenario.hardware import Chip
 from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
 COMPILED, EXPERTS, NEAR, BINDS, UNMET = "compiled", "experts", "host near", "host binds", "chip not met"
-PROBED, KERNELS = "host probed", "kernels met"
-WORDS = (COMPILED, EXPERTS, NEAR, BINDS, PROBED, KERNELS, UNMET)
+PROBED, PACED, KERNELS, LINKS = "host probed", "host paced", "kernels met", "links met"
+TUNED = "tuned cluster"
+WORDS = (TUNED, COMPILED, EXPERTS, NEAR, BINDS, PROBED, PACED, KERNELS, LINKS, UNMET)
 """What a kind says of a step beside where it runs, and its width follows.
 
+``TUNED``: of a framework whose recipes others publish, with what they leave unsaid taken as theirs.
 ``PROBED``: its host is near or binds, and it is predicted by a calibration for which launches of that host were timed;
-of a step that no host touches these say nothing. ``KERNELS``: it is little
-but kernels that were met: on one device that no host keeps waiting, of a chip whose like several sources measured so.
-``UNMET``: no source has measured its chip, or one alone."""
+of a step that no host touches these say nothing. ``PACED``: so, and at the pace that was noted beside it. ``KERNELS``:
+it is little but kernels that were met: on one device that no host keeps waiting, of a chip whose like several sources
+measured so. ``LINKS``: the same of several devices under PyTorch's own runtimes, kernels and what these send each
+other. ``UNMET``: no source has
+measured its chip, or one alone."""
 ONE_DEVICE = "one device"
-UNRUN = "framework not run"
-MEMORY_WORDS = (UNRUN,)
-"""What the width of a peak follows: whether the runners run its framework, whose tensors are then known one by one; of
-others what is kept is read off their code, and what others publish of their peaks leaves something open."""
+UNRUN, STAGES = "framework not run", "stages"
+MEMORY_WORDS = (UNRUN, STAGES)
+"""What the width of a peak follows.
+
+``UNRUN``: the runners do not run its framework; of those that they run, tensors are known one by one, of others what is
+kept is read off their code, and what is published of their peaks leaves something open. ``STAGES``: of a framework that
+they run, a pipeline's, where the schedule says what is held at once."""
 HOST_BINDS, HOST_NEAR = 1.0, 0.4
 """Host over device time of a micro-batch from which on the host binds, or may on another machine: hosts differ by two
 and more, and so does what a runtime costs them."""
@@ -80,13 +88,13 @@ class MemoryResidual:
 class Residuals:
     """What is known of predictions' errors; ``met``: chips that several sources measured, by the catalogue's keys.
 
-    ``kernels_met``: of them, those of which several sources have steps that are ``mere_kernels``.
+    ``alike``: of them, by each word of ``ALIKE``, those of which several sources have steps like it.
     """
 
     time: TimeResidual
     memory: MemoryResidual
     met: frozenset[str]
-    kernels_met: frozenset[str]
+    alike: Mapping[str, frozenset[str]]
 
 
 @cache
@@ -97,31 +105,38 @@ def residuals() -> Residuals:
         time=TimeResidual(**document["time"]),
         memory=MemoryResidual(**document["memory"]),
         met=frozenset(document["met"]["chips"]),
-        kernels_met=frozenset(document["met"]["kernels"]),
+        alike={word: frozenset(document["met"][word]) for word in ALIKE},
     )
 
 
-def kind_of(scenario: Scenario, host_share: float, *, probed: bool = False) -> str:
+def known_of_host(e: Efficiencies, chip: Chip) -> str:
+    """What a calibration knows of its host: its pace beside the step, launches that were timed before, or nothing."""
+    if not probes_host(e, chip):
+        return ""
+    return PACED if e.host_paced else PROBED
+
+
+def kind_of(scenario: Scenario, host_share: float, *, known: str = "") -> str:
     """Name the kind of a step: where it runs and who shares it, and which of ``WORDS`` are true of it.
 
-    ``host_share``: host over device time of a micro-batch; ``probed``: as ``probes_host`` of
-    ``estimator.cost.efficiency`` says.
+    ``host_share``: host over device time of a micro-batch; ``known``: of the host, as ``known_of_host`` says.
     """
     plan, training = scenario.plan, scenario.training
     if training.traits.published.recipes:
-        words = ["tuned cluster"]
+        words = [TUNED]
     elif plan.chips == 1:
         words = [ONE_DEVICE]
     elif plan.tp * plan.cp * plan.pp > 1:
         words = ["split"]
     else:
         words = ["sharded" if plan.sharding in ("zero3", "fsdp") else "data parallel"]
-    words += [COMPILED] if training.fused and words != ["tuned cluster"] else []
+    words += [COMPILED] if training.fused and TUNED not in words else []
     words += [EXPERTS] if scenario.model.experts else []
     if host_share > HOST_NEAR:
         words.append(BINDS if host_share > HOST_BINDS else NEAR)
     chip = scenario.cluster.chip.name
-    words += _probed(words, probed=probed) + [KERNELS] * (mere_kernels(words) and chip in residuals().kernels_met)
+    words += _touched(words, known)
+    words += [word for word, alike in ALIKE.items() if alike(words) and chip in residuals().alike[word]]
     return ", ".join(words + _unmet(chip))
 
 
@@ -130,28 +145,43 @@ def mere_kernels(words: Collection[str]) -> bool:
 
     What a compiler makes of it, nobody has met.
     """
-    return ONE_DEVICE in words and BINDS not in words and COMPILED not in words
+    return ONE_DEVICE in words and _unhindered(words)
+
+
+def mere_links(words: Collection[str]) -> bool:
+    """Whether a step of a kind runs on several devices that their hosts do not keep waiting, and under no recipe."""
+    return ONE_DEVICE not in words and TUNED not in words and _unhindered(words)
+
+
+def _unhindered(words: Collection[str]) -> bool:
+    return BINDS not in words and COMPILED not in words
+
+
+ALIKE = {KERNELS: mere_kernels, LINKS: mere_links}
+"""Words that are true of steps of which several sources measured the like on the same chip, and of which kinds."""
 
 
 def memory_kind_of(scenario: Scenario) -> str:
-    """Name which of ``MEMORY_WORDS`` are true of a step; "" where none is."""
-    return "" if scenario.training.traits.measurable else UNRUN
+    """Name which of ``MEMORY_WORDS`` is true of a step; "" where none is."""
+    if not scenario.training.traits.measurable:
+        return UNRUN
+    return STAGES if scenario.plan.pp > 1 else ""
 
 
 WAITS, WAITS_SOME = 0.1, 0.01
 """Share of a program's step that waits for the host where it binds, or may on another machine."""
 
 
-def kind_of_program(chip: str, ranks: int, waiting_frac: float, *, probed: bool = False) -> str:
+def kind_of_program(chip: str, ranks: int, waiting_frac: float, *, known: str = "") -> str:
     """Name the kind of a program's step, of which only its chip, its ranks and its waiting for the host are known."""
     words = [ONE_DEVICE if ranks == 1 else "sharded"]
     if waiting_frac > WAITS_SOME:
         words.append(BINDS if waiting_frac > WAITS else NEAR)
-    return ", ".join(words + _probed(words, probed=probed) + _unmet(chip))
+    return ", ".join(words + _touched(words, known) + _unmet(chip))
 
 
-def _probed(words: Collection[str], *, probed: bool) -> list[str]:
-    return [PROBED] if probed and (NEAR in words or BINDS in words) else []
+def _touched(words: Collection[str], known: str) -> list[str]:
+    return [known] if known and (NEAR in words or BINDS in words) else []
 
 
 def _unmet(chip: str) -> list[str]:

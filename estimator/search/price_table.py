@@ -135,7 +135,8 @@ def _of_choice(
 def _unsent(one: Message) -> Message:
     """A message for choices that do not send it: of none of its numbers is there a column, which others' rows have."""
     ranks = None if one.ranks is None else 1.0
-    return replace(one, count=0.0, payload_bytes=0.0, host=1.0, batches=0.0, sized=1.0, ranks=ranks, ramp=0.0)
+    return replace(one, count=0.0, payload_bytes=0.0, host=1.0, batches=0.0, sized=1.0, ranks=ranks, ramp=0.0,
+                   open_frac=0.0)  # fmt: skip
 
 
 def _joined(tables: list[PriceTable], lengths: list[int]) -> PriceTable:

@@ -153,8 +153,16 @@ const OF_KINDS = [
     says: "The host is near or binds, and launches of this very host were timed for the calibration that it is predicted by.",
   },
   {
+    name: "host paced",
+    says: "The same, and the host is taken at the pace that was noted just before the step.",
+  },
+  {
     name: "kernels met",
     says: "One device that no host keeps waiting, of a chip whose like several sources measured: little but its kernels can be off.",
+  },
+  {
+    name: "links met",
+    says: "Several devices that no host keeps waiting, under PyTorch's own runtimes, of a chip whose like several sources measured: little but kernels and links can be off.",
   },
   { name: "chip not met", says: "No source of measurements, or one alone, has measured the step's chip." },
   {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import p2p_s
-from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, probes_host
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.cost.price import price
 from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
@@ -32,7 +32,7 @@ from estimator.estimate.op_list_report import (
 )
 from estimator.estimate.passage import Passage, QueueSpent, passage
 from estimator.estimate.report import Collective, OpCost, stage_messages, tied_messages
-from estimator.estimate.residual import kind_of_program, widened
+from estimator.estimate.residual import kind_of_program, known_of_host, widened
 from estimator.memory.between_stages import between_stages_bytes
 from estimator.memory.stage_layout import StageKind, stage_kinds
 from estimator.operations.aten import kernels_of
@@ -157,7 +157,7 @@ def estimate_pipelined(
     seconds = step.seconds
     one_s = _first(seconds)
     waits = sum(step.waits_s.values()) / max(one_s, 1e-30)
-    kind = kind_of_program(chip.name, ranks, waits, probed=probes_host(e, chip))
+    kind = kind_of_program(chip.name, ranks, waits, known=known_of_host(e, chip))
     low, high = (one_s, one_s)
     if interval and one_s > 0:
         low, high = widened(one_s, quadrature(seconds), kind)

@@ -1,12 +1,23 @@
 """Interval: wider ranges widen it, exact efficiencies close it, and groups add in quadrature."""
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.cost.efficiency import OF_HOST, Efficiencies, at_rates, efficiencies
 from estimator.estimate.estimate import estimate
-from estimator.estimate.interval import INTERVAL_GROUPS, SHAPES, interval_s, uneven
+from estimator.estimate.interval import (
+    HOST_SPREAD,
+    INTERVAL_GROUPS,
+    RANK_SPREAD,
+    SHAPES,
+    interval_s,
+    pace_of_slowest,
+    uneven,
+)
+from estimator.scenario.codec import encode
 from estimator.scenario.scenario import scenario_from_json
 from tests.estimator.examples import built
 
@@ -27,9 +38,9 @@ def interval(e: Efficiencies) -> tuple[float, float]:
     return interval_s(BUILT.rank, BUILT.setting, int(BUILT.step.critical_stage), e)
 
 
-def narrowed(names):
-    exact = {name: replace(E.ranges[name], low=E.ranges[name].value, high=E.ranges[name].value) for name in names}
-    return replace(E, ranges={**E.ranges, **exact})
+def narrowed(names, e=E):
+    exact = {name: replace(e.ranges[name], low=e.ranges[name].value, high=e.ranges[name].value) for name in names}
+    return replace(e, ranges={**e.ranges, **exact})
 
 
 def test_every_efficiency_of_time_is_in_exactly_one_group():
@@ -49,12 +60,45 @@ def test_the_interval_has_width_and_holds_the_estimate():
 
 
 def test_groups_add_in_quadrature():
+    # What else is open of a host's seconds stands beside its pace.
+    timed = [name for name in OF_HOST if name != "host_forward_s" and E.ranges[name].value]
+    e = replace(E, ranges={**E.ranges, **{name: beside_the_pace(name) for name in timed}})
     squares = 0.0
     for names in INTERVAL_GROUPS.values():
         others = [name for name in E.ranges if name not in names]
-        squares += (interval(narrowed(others))[1] - SECONDS) ** 2
+        squares += (interval(narrowed(others, e))[1] - SECONDS) ** 2
     assert squares > 0
     assert interval(E)[1] - SECONDS == pytest.approx(squares**0.5)
+
+
+def beside_the_pace(name):
+    known, pace = E.ranges[name], E.ranges["host_forward_s"]
+    low, high = (
+        math.sqrt(max(math.log(own / known.value) ** 2 - math.log(end / pace.value) ** 2, 0.0))
+        for own, end in ((known.low, pace.low), (known.high, pace.high))
+    )
+    return replace(known, low=known.value * math.exp(-low), high=known.value * math.exp(high))
+
+
+def test_the_pace_of_a_host_moves_all_of_its_seconds_together():
+    slow = scenario_from_json({**encode(SCENARIO), "training": {"seq_len": 64, "global_batch": 4, "precision": "bf16"}})
+    pace = E.ranges["host_forward_s"]
+    only = replace(narrowed(E.ranges), ranges={**narrowed(E.ranges).ranges, "host_forward_s": pace})
+    one = built(slow, only)
+    found = interval_s(one.rank, one.setting, int(one.step.critical_stage), only)
+    slower = built(slow, at_rates(only, pace.high / pace.value, names=OF_HOST))
+    assert found[1] == pytest.approx(slower.step.seconds)
+    assert slower.step.seconds > 1.2 * one.step.seconds
+
+
+def test_the_slowest_of_ranks_of_a_host_that_nobody_knows_is_nearer_to_what_it_usually_is():
+    found = [pace_of_slowest(float(ranks)) for ranks in (1, 2, 4, 8, 64)]
+    rng = np.random.default_rng(7)
+    for share, ranks in zip(found, (1, 2, 4, 8), strict=False):
+        host = rng.normal(0.0, HOST_SPREAD, 40_000)
+        slowest = host + rng.normal(0.0, RANK_SPREAD, (ranks, 40_000)).max(axis=0)
+        assert share == pytest.approx(slowest.std() / math.hypot(HOST_SPREAD, RANK_SPREAD), rel=0.02)
+    assert found[4] == found[3], "ranks of other nodes have other hosts"
 
 
 def test_a_group_moves_what_rests_on_its_leading_efficiency():

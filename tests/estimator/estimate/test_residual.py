@@ -9,10 +9,15 @@ import pytest
 
 from estimator.cost.efficiency import Range, efficiencies, probes_host
 from estimator.estimate.estimate import estimate
+from estimator.estimate.host_pace import at_pace
 from estimator.estimate.residual import (
     KERNELS,
+    LINKS,
+    MEMORY_WORDS,
+    PACED,
     PROBED,
     STRUCTURE,
+    TUNED,
     UNMET,
     UNRUN,
     WORDS,
@@ -47,34 +52,39 @@ from tests.estimator.examples import LLAMA, scenario
 def test_kinds_of_steps(plan, training, host_share, kind):
     one = scenario(LLAMA, plan=plan, global_batch=8, **training)
     assert kind_of(one, host_share) == f"{kind}, {UNMET}", "nobody measured a chip of round numbers"
-    probed = [PROBED] if host_share > 0.4 else []
-    assert kind_of(one, host_share, probed=True) == ", ".join([kind, *probed, UNMET])
+    for known in (PROBED, PACED):
+        touched = [known] if host_share > 0.4 else []
+        assert kind_of(one, host_share, known=known) == ", ".join([kind, *touched, UNMET])
 
 
 @pytest.mark.parametrize(
     ("chip", "plan", "training", "host_share", "met"),
     [
-        ("h200-sxm", {}, {}, 0.1, True),
-        ("h200-sxm", {}, {}, 0.5, True),
-        ("h200-sxm", {}, {}, 1.5, False),
-        ("h200-sxm", {}, {"compile": True}, 0.1, False),
-        ("h200-sxm", {"dp": 2}, {}, 0.1, False),
-        ("h100-sxm", {}, {}, 0.1, True),
-        ("a100-80gb-sxm", {}, {}, 0.1, False),
+        ("h200-sxm", {}, {}, 0.1, {KERNELS}),
+        ("h200-sxm", {}, {}, 0.5, {KERNELS}),
+        ("h200-sxm", {}, {}, 1.5, set()),
+        ("h200-sxm", {}, {"compile": True}, 0.1, set()),
+        ("h200-sxm", {"dp": 2}, {}, 0.1, {LINKS}),
+        ("h200-sxm", {"tp": 2, "dp": 2}, {}, 0.5, {LINKS}),
+        ("h200-sxm", {"dp": 2}, {}, 1.5, set()),
+        ("h200-sxm", {"dp": 2}, {"framework": "megatron"}, 0.1, set()),
+        ("h100-sxm", {}, {}, 0.1, {KERNELS}),
+        ("a100-80gb-sxm", {}, {}, 0.1, set()),
+        ("a100-80gb-sxm", {"dp": 2}, {}, 0.1, set()),
     ],
 )
-def test_kernels_are_met_on_one_device_that_no_host_keeps_waiting(chip, plan, training, host_share, met):
+def test_kernels_and_links_are_met_where_no_host_keeps_devices_waiting(chip, plan, training, host_share, met):
     one = scenario(LLAMA, plan=plan, global_batch=8, **training)
     one = replace(one, cluster=replace(one.cluster, chip=catalog.chip(chip)))
-    assert (KERNELS in kind_of(one, host_share).split(", ")) is met
+    assert set(kind_of(one, host_share).split(", ")) & {KERNELS, LINKS} == met
 
 
 def test_a_program_is_judged_by_its_chip_its_ranks_and_its_waiting_for_the_host():
     assert kind_of_program("h100-sxm", 1, 0.0) == "one device"
     assert kind_of_program("h100-sxm", 1, 0.05) == "one device, host near"
     assert kind_of_program("h100-sxm", 4, 0.5) == "sharded, host binds"
-    assert kind_of_program("nobody's", 1, 0.0, probed=True) == f"one device, {UNMET}"
-    assert kind_of_program("nobody's", 1, 0.5, probed=True) == f"one device, host binds, {PROBED}, {UNMET}"
+    assert kind_of_program("nobody's", 1, 0.0, known=PROBED) == f"one device, {UNMET}"
+    assert kind_of_program("nobody's", 1, 0.5, known=PROBED) == f"one device, host binds, {PROBED}, {UNMET}"
 
 
 def test_a_host_is_probed_where_its_launches_were_timed_and_not_its_device_alone():
@@ -91,20 +101,27 @@ def test_a_host_is_probed_where_its_launches_were_timed_and_not_its_device_alone
     launch = Range(value=9e-6, low=7e-6, high=1e-5, unit="s", source="probes: 3 differences of bare launches")
     host = replace(device, ranges={**family.ranges, "host_launch_s": launch})
     assert [probes_host(e, one.cluster.chip) for e in (family, device, host)] == [False, False, True]
-    kinds = [estimate(one, e, explained=False).kind for e in (device, host)]
-    assert [PROBED in kind for kind in kinds] == [False, True]
+    paced = at_pace(host, 1.2)
+    kinds = [estimate(one, e, explained=False).kind.split(", ") for e in (device, host, paced, at_pace(device, 1.2))]
+    assert [{PROBED, PACED} & {*kind} for kind in kinds] == [set(), {PROBED}, {PACED}, set()]
 
 
 def test_what_is_known_makes_sense_and_says_where_it_is_from():
     known = residuals()
     assert set(known.time.words) == set(WORDS)
-    assert 0.4 < known.time.words[PROBED] < 1, "a host that was probed is known better"
-    assert 0.4 < known.time.words[KERNELS] < 1, "and kernels that were met"
-    assert all(1 <= factor < 4 for word, factor in known.time.words.items() if word not in (PROBED, KERNELS))
+    better = [known.time.words[word] for word in (PACED, PROBED)]
+    assert 0.4 < better[0] < better[1] < 1, "a host that was probed is known better, and one whose pace was noted best"
+    assert all(0.4 < known.time.words[word] < 1 for word in (KERNELS, LINKS)), "so are kernels and links that were met"
+    widening = known.time.words.keys() - {PROBED, PACED, KERNELS, LINKS, TUNED, UNMET}
+    assert all(1 <= known.time.words[word] < 4 for word in widening)
+    assert all(0.7 < known.time.words[word] < 1.5 for word in (TUNED, UNMET))
+    assert set(known.memory.words) == set(MEMORY_WORDS)
+    assert all(1 < factor < 5 for factor in known.memory.words.values())
     assert 0.05 < known.time.spread < 0.5
     assert 0 < known.time.power <= 1
     assert 0.005 < known.memory.spread < 0.2
-    assert known.kernels_met <= known.met <= {entry.key for entry in catalog.entries("chips")}
+    assert all(known.alike[word] <= known.met for word in (KERNELS, LINKS))
+    assert known.met <= {entry.key for entry in catalog.entries("chips")}
     assert " times of " in known.time.source
     assert " peaks of " in known.memory.source
 

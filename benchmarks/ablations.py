@@ -98,28 +98,33 @@ TERMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """A constant that was read off whole steps, and of which sets: ``names`` are scaled together."""
+    """A constant that was read off whole steps: ``names`` are scaled together.
+
+    ``families``: names of the efficiencies, or chips of the calibrations, that have it; none: all do.
+    """
 
     what: str
     names: tuple[str, ...]
     families: tuple[str, ...] = ()
 
 
+HOPPER = ("hopper", "h100", "h100-sxm", "h20", "gh200", "h200-sxm", "h100-pcie", "h100-nvl", "h800-sxm")
+"""Names of Hopper's efficiencies, and of its chips in calibrations."""
 FITTED = (
     Fitted(
         what="matrix units' rate in whole nodes of H100",
         names=("whole_node_factor",),
-        families=("hopper", "h100", "h100-sxm"),
+        families=HOPPER,
     ),
     Fitted(
         what="products' rate inside steps on Hopper",
         names=("gemm_in_step_factor",),
-        families=("hopper",),
+        families=HOPPER,
     ),
     Fitted(
-        what="starts of steps and of collectives on H200",
+        what="starts of steps and of collectives on Hopper",
         names=("host_start_kernels", "collective_start_s"),
-        families=("hopper",),
+        families=HOPPER,
     ),
     Fitted(what="Megatron's host", names=("host_megatron_forward_s", "host_megatron_backward_s")),
     Fitted(what="host per blocking collective", names=("host_collective_s",)),
@@ -258,7 +263,7 @@ def _scaled(factors: tuple[float, ...]) -> Change:
     def change(e: Efficiencies) -> Efficiencies:
         values: dict[str, float] = {}
         for one, factor in zip(FITTED, factors, strict=True):
-            if not one.families or e.name in one.families:
+            if not one.families or {e.name, e.device} & {*one.families}:
                 values |= {name: min(getattr(e, name) * factor, 1.0 if name.endswith("_frac") else math.inf)
                            for name in one.names}  # fmt: skip
         return replace(e, **values)  # type: ignore[arg-type]

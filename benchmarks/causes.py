@@ -42,8 +42,8 @@ DAYS_HEAD = [
 PROBED, PACED = ", by its probes", ", by its probes at its pace"
 PROBED_HEAD = [
     "| probed series: median and nine of ten | the device binds | by its probes | at its pace | the host binds |"
-    " by its probes | at its pace |",
-    "|---|--:|--:|--:|--:|--:|--:|",
+    " by its probes | at its pace | all | by its probes | at its pace | the two differ |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
 ]
 
 
@@ -78,16 +78,25 @@ def probed(by_set: dict[str, list[Scored]]) -> list[str]:
 
 
 def probed_line(name: str, by_probes: Sequence[Scored], at_pace: Sequence[Scored]) -> str:
-    """One line: how many steps the device and the host bind at the noted pace, and how far off both predictions are."""
-    binds = {one.step: bound_by(one) for one in at_pace}
+    """One line: how many steps the device and the host bind at the noted pace, and how far off both predictions are.
+
+    At last what these differ by: what paces alone say that the host has moved between probes and steps.
+    """
+    before = {one.step: one for one in by_probes if one.time is not None}
+    pairs = [(before[one.step], one) for one in at_pace if one.time is not None and one.step in before]
     cells = [name]
-    for which in ("the device", "the host"):
-        groups = [[one for one in group if binds.get(one.step) == which] for group in (by_probes, at_pace)]
-        cells.append(str(len(groups[1])))
-        for group in groups:
-            found = errors([one.time for one in group])
-            cells.append(f"{found.median_ape or 0.0:.1f} / {found.p90_ape or 0.0:.1f} %" if group else "")
-    return f"| {' | '.join(cells)} |"
+    for which in ("the device", "the host", ""):
+        group = [pair for pair in pairs if which in ("", bound_by(pair[1]))]
+        cells.append(str(len(group)))
+        for errors_pct in ([one.time for one, _ in group], [one.time for _, one in group]):
+            cells.append(_both(errors_pct) if group else "")
+    moved = [100 * ((100 + (one.time or 0.0)) / (100 + (other.time or 0.0)) - 1) for other, one in pairs]
+    return f"| {' | '.join([*cells, _both(moved)])} |"
+
+
+def _both(errors_pct: Sequence[float | None]) -> str:
+    found = errors(errors_pct)
+    return f"{found.median_ape or 0.0:.1f} / {found.p90_ape or 0.0:.1f} %"
 
 
 def bound_by(one: Scored) -> str:

@@ -11,12 +11,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.ablations import TERMS, ablated, held_out_constants, predicted_s
+from benchmarks.ablations import FITTED, TERMS, _scaled, ablated, held_out_constants, predicted_s
 from benchmarks.accuracy import DOCS, FIGURES, README, figures, readme_table, within, worsened
 from benchmarks.causes import causes
 from benchmarks.measured_sets import BUNDLED, REFERENCE, Scored, cases, measured_peak_bytes, read, sets
 from benchmarks.residuals import by_chance, by_source, fitted, held_out
+from estimator.cost.efficiency import efficiencies
 from estimator.estimate.residual import KERNELS, LINKS, STRUCTURE, UNMET, UNRUN, peak_width, residuals, width
+from estimator.scenario import catalog
 from estimator.validation.accuracy import accuracy
 from runners.job import read_measurement
 from tests.javascript import call_each
@@ -232,6 +234,20 @@ def test_a_constant_that_its_own_set_wants_otherwise_is_chosen_by_the_others():
     assert float(cells["source"].strip("*")) > 1, "only slow steps are left to choose by"
 
 
+@pytest.mark.parametrize("constant", [one for one in FITTED if one.families])
+def test_a_fitted_constant_is_scaled_on_every_chip_that_ships_it_and_in_their_calibrations(constant):
+    for key in (entry.key for entry in catalog.entries("chips")):
+        one = catalog.chip(key)
+        e = efficiencies(one.efficiency)
+        calibrated = replace(e, name="a calibration", device=key)
+        hopper = one.efficiency in ("hopper", "h100", "h100-sxm", "h20", "gh200")
+        for found in (e, calibrated) if hopper else (e,):
+            scaled = _scaled(tuple(0.85 if other is constant else 1.0 for other in FITTED))(found)
+            moved = [name for name in constant.names if getattr(scaled, name) != getattr(found, name)]
+            expected = [name for name in constant.names if getattr(found, name)]
+            assert moved == (expected if hopper else []), key
+
+
 def test_causes_part_a_sets_error_by_what_binds_and_pair_the_days():
     def step(name: str, error: float, *, waits: float, measured_s: float, precision: str = "fp32") -> Scored:
         return replace(one(error), step=name, waits_frac=waits, measured_s=measured_s, precision=precision)
@@ -249,6 +265,18 @@ def test_causes_part_a_sets_error_by_what_binds_and_pair_the_days():
         "between 1 and 1.21 lies 1.1"
     )
     assert not any(cells[:2] == ("h200 steps", "the device") for cells in told), "measured on one day alone"
+
+
+def test_a_probed_series_says_what_its_host_moved_between_probes_and_steps():
+    def steps(*errors_pct: float) -> list[Scored]:
+        found = enumerate(errors_pct)
+        return [replace(one(error), step=str(index), waits_frac=0.05 if index == 0 else 0.5) for index, error in found]
+
+    # A host 25 % slower beside the last two steps than in its probes, which bind it and are right at that pace.
+    lines = causes({"s, by its probes": steps(1.0, -20.0, -20.0), "s, by its probes at its pace": steps(1.0, 0.0, 0.0)})
+    cells = lines[-1].strip("| ").split(" | ")
+    assert cells == ["s", "1", "1.0 / 1.0 %", "1.0 / 1.0 %", "2", "20.0 / 20.0 %", "0.0 / 0.0 %",
+                     "3", "20.0 / 20.0 %", "0.0 / 1.0 %", "25.0 / 25.0 %"]  # fmt: skip
 
 
 def test_every_set_has_a_label_of_its_own_in_the_chart_of_intervals():

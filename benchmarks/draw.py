@@ -41,7 +41,7 @@ Way = tuple[str, dict[str, Any]]
 
 
 def ways(ranks: int) -> tuple[Way, ...]:
-    """How a step may be spread over so many ranks: replicas, shards, tensors, pipelines, sequences, two at once."""
+    """How a step may be spread over so many ranks: replicas, shards, tensors, sequences, pipelines, two at once."""
     if ranks == 1:
         return (("one", {}),)
     pipelines = [
@@ -53,7 +53,7 @@ def ways(ranks: int) -> tuple[Way, ...]:
         *((kind, {"dp": ranks, "sharding": kind}) for kind in ("zero1", "zero2", "zero3", "fsdp")),
         ("tp", {"tp": ranks}),
         ("tp-sequence", {"tp": ranks, "sequence_parallel": True}),
-        ("ulysses", {"cp": ranks, "cp_kind": "ulysses"}),
+        *((kind, {"cp": ranks, "cp_kind": kind}) for kind in ("ulysses", "ring", "all-gather")),
         *pipelines,
     ]
     if ranks >= 4:

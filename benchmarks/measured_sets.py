@@ -65,6 +65,7 @@ _DRAWN = {
         ("h200 steps drawn", DRAWN), ("h200 steps drawn again", DRAWN / "second"), ("h100 steps drawn", DRAWN_H100),
         ("h200 steps drawn a fourth time", DRAWN / "fourth"), ("h200 steps of a fifth host", DRAWN / "fifth"),
         ("h200 steps drawn a sixth time", DRAWN / "sixth"), ("h200 steps drawn a seventh time", DRAWN / "seventh"),
+        ("h200 steps drawn an eighth time", DRAWN / "eighth"),
     )
     for what, (ranks, tags) in _DRAWN_PROBES.items()
     if (folder / ranks).is_dir()

@@ -99,7 +99,15 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     Eager attention computes the whole square whatever the ``window``.
     """
     found = shape(d)
+    alone = isinstance(d.cp, (int, float)) and d.cp == 1
     ops = _eager(d, layer, found) if d.training.attention in SCORES_KEPT else _fused(d, layer, found, window)
+    if (
+        d.cp_kind == "ring"
+        and not alone
+        and not d.fused
+        and (d.training.attention in SCORES_KEPT or d.widths.compute >= WIDE)
+    ):
+        ops = _where_alone(ops, d.cp) + _ring_eager(d, layer, found)
     if d.model.latent and d.training.attention not in SCORES_KEPT and not d.fused and not d.widths.quantised:
         # Head by head, as q and k are joined, the output is copied for its projection, which keeps the copy.
         elements = d.tokens * d.core_width
@@ -110,7 +118,6 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         copies = KernelCost(stream=8 * d.widths.compute, launches=4)
         kept = replace(copies, saved=0.0 if d.widths.quantised else d.widths.compute)
         ops += pair("layout copies", layer, d.tokens * d.core_width, kept, copies)
-    alone = isinstance(d.cp, (int, float)) and d.cp == 1
     pieces = 0.0 if alone else where(d.cp > 1, 1.0, 0.0)
     if not alone and d.cp_kind != "ring" and d.training.attention not in SCORES_KEPT and not d.widths.quantised:
         # Attention keeps its output, the projection what the exchange (Ulysses) or the join of two chunks makes of it.
@@ -284,6 +291,55 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
 
 WIDE = 4.0
 """Bytes of fp32."""
+
+
+def _where_alone(ops: list[Op], cp: Number) -> list[Op]:
+    """Of several plans' ops those of plans in which one rank has the whole sequence; none where no plan has."""
+    if isinstance(cp, (int, float)):
+        return []
+    alone = where(cp > 1, 0.0, 1.0)
+    return [replace(op, count=op.count * alone, saved_bytes=op.saved_bytes * alone) for op in ops]
+
+
+def _ring_eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
+    """A ring whose pieces have their scores in memory, as those in fp32 do: kernels of runners/parallel/zigzag.py.
+
+    The own piece is a square under a mask, each further one half of it. Scores are made anew in backward, of which the
+    program keeps q, k, v, the output, the sums, and the copy of the output that its projection takes. Kernels over the
+    scores: scaled, masked, less their largest, exp and sum, less their sums and exp; in backward scaled, masked, less
+    their sums, exp, the gradient less its inner product, by the weights, scaled; in 16 bits casts beside.
+    """
+    n, e, ring = d.widths, d.widths.compute, where(d.cp > 1, 1.0, 0.0)
+    width, value_dim, queries, keys = d.head_dim, float(d.model.value_dim), s.queries, s.keys
+    batch = s.batch * (1 + (s.pieces - 1) / 2)
+    narrow = 1.0 if e < WIDE else 0.0
+
+    def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
+        found = gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
+                     category=Category.ATTENTION, saved_bytes=saved * ring, launches=s.pieces,
+                     views=s.pieces * EAGER_VIEWS[phase])  # fmt: skip
+        return replace(found, count=ring)
+
+    own = d.tokens * (d.query_width + d.key_width + d.value_width)
+    masked = s.batch / batch
+    own_slow = 16 + 8 * masked
+
+    def over(stream: float, launches: float, casts: float) -> KernelCost:
+        return KernelCost(stream=stream, strided=2 + masked + casts * narrow, slow_bytes=own_slow + 6 * casts * narrow,
+                          launches=launches * s.pieces + 3, flops=5)  # fmt: skip
+
+    forward, backward = over(32, 10, 2), over(36, 9, 4)
+    scores = pair("softmax", layer, batch * queries * keys * ring, forward, backward, category=Category.ATTENTION)
+    return [
+        product("scores", "forward", keys, width, own * e),
+        product("values", "forward", value_dim, keys, d.tokens * (2 * d.core_width * e + d.heads * WIDE)),
+        product("scores again", "backward", keys, width),
+        product("values gradient: scores", "backward", keys, value_dim),
+        product("values gradient: v", "backward", value_dim, keys),
+        product("scores gradient: q", "backward", width, keys),
+        product("scores gradient: k", "backward", width, keys),
+        *(replace(op, count=ring) for op in scores),
+    ]
 
 
 def _ring_sums(d: RankSizes, layer: str) -> list[Op]:

@@ -58,7 +58,7 @@ class KernelCost:
     gelus: Number = 0.0
     chained: Chained = ()
     then: tuple[str, KernelCost] | None = None
-    launches: float = 1.0
+    launches: Number = 1.0
     saved: float = 0.0
     flops: float = 0.0
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -27,7 +27,8 @@ from runners.parallel.zigzag import kernels_for, places_of, zigzag_ring
 def share_sequences(module: Transformer, plan: Plan, axis: Axis, seq_len: int, device: str) -> None:
     """Let a module attend over the ranks of ``axis``, each of which has the tokens of ``places``."""
     module.places = places(plan.cp_kind, seq_len, axis).to(device)
-    cores: dict[str, Core] = {"ulysses": _ulysses(axis), "ring": _ring(axis), "all-gather": _all_gather(axis)}
+    cores: dict[str, Core] = {"ulysses": _ulysses(axis), "ring": _ring(axis)}
+    cores["all-gather"] = _all_gather(axis, recomputed=plan.recompute != "none")
     if plan.cp_kind == "all-gather":
         module.key_places = torch.arange(seq_len, device=device)
     if plan.cp_kind == "ulysses":
@@ -79,12 +80,14 @@ def _ring(axis: Axis) -> Core:
     return core
 
 
-def _all_gather(axis: Axis) -> Core:
+def _all_gather(axis: Axis, *, recomputed: bool) -> Core:
     def core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float) -> Tensor:
         q, k, v = _cast((q, k, v))
         whole = _in_order(torch.cat((k, v), dim=-1), axis)
         keys, values = torch.split(whole, [k.shape[-1], v.shape[-1]], dim=-1)
-        with _gathered_again(whole, torch.cat((k, v), dim=-1), axis):
+        # What runs again in backward gathers again by itself, and hooks of its own would keep its tensors for good
+        again = nullcontext() if recomputed else _gathered_again(whole, torch.cat((k, v), dim=-1), axis)
+        with again:
             if kind == "eager":
                 return eager_core(q, keys, values, bias, groups, kind, dropout)
             chunk = q.shape[2] // 2

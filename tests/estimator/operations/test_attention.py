@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from estimator.operations import attention
@@ -131,6 +132,39 @@ def test_ring_adds_up_its_pieces():
     assert wide["ring sums"].bytes == pytest.approx((2 * 2 * 4 + 3 * (16 + 12 + 8)) * 32 * 256)
     assert wide["ring sums gradient"].mixed_elements == 0
     assert "ring sums" not in {op.name for op in attention.core(dims_of(LLAMA))}
+
+
+@pytest.mark.parametrize(
+    "said", [{"precision": "fp32"}, {"attention": "eager"}, {"precision": "tf32"}], ids=["fp32", "eager", "tf32"]
+)
+def test_a_plain_ring_in_fp32_keeps_no_scores_and_makes_them_anew(said):
+    found = {op.name: op for op in attention.core(rank_sizes(scenario(LLAMA, plan={"cp": 4}, **said)))}
+    width = 4 if "precision" in said else 2
+    # 8 heads of 32 queries and keys a piece: a square of the own and halves of three others.
+    squares = 8 * (1 + 3 / 2)
+    products = [op for op in found.values() if op.kind == "gemm"]
+    assert [op.batch * op.m * op.n * op.k for op in products] == pytest.approx([squares * 32**3] * 7)
+    assert [op.phase for op in products].count("backward") == 5
+    assert found["softmax"].flops > 0
+    assert found["softmax"].saved_bytes == found["softmax gradient"].saved_bytes == 0
+    # q, k, v, the output and its copy for the projection, the sums; the repeated heads.
+    kept = 32 * (256 + 2 * 64) * width + 32 * (2 * 256 * width + 8 * 4)
+    assert sum(op.saved_bytes for op in found.values()) == kept + found["ring sums"].saved_bytes
+    assert found["ring sums"].saved_bytes == 32 * 2 * (256 - 64) * width
+
+
+def test_rings_of_several_plans_are_those_of_each():
+    one = scenario(LLAMA, plan={"cp": 4}, precision="fp32")
+    both = attention.core(rank_sizes(one, cp=np.array([1.0, 4.0])))
+    for index, cp in enumerate((1, 4)):
+        alone = attention.core(rank_sizes(scenario(LLAMA, plan={"cp": cp}, precision="fp32")))
+        for amount in ("flops", "bytes", "launches", "strided_elements"):
+            own, of_both = (
+                sum(np.broadcast_to(getattr(op, amount) * op.count, 2)[index] for op in ops) for ops in (alone, both)
+            )
+            assert own == pytest.approx(of_both), amount
+        kept = [sum(np.broadcast_to(op.saved_bytes, 2)[index] for op in ops) for ops in (alone, both)]
+        assert kept[0] == pytest.approx(kept[1])
 
 
 def test_all_gather_meets_all_keys_but_keeps_its_own():

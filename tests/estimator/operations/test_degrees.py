@@ -13,6 +13,7 @@ from estimator.cost.price import price
 from estimator.operations.op import Op
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import NetworkOps, network
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip
 from tests.estimator.examples import CHIP, GPT, LLAMA, flawless
 from tests.estimator.operations.shapes import ALL, DEEPSEEK, FFN, MIXTRAL, flops, kept, scenario_of, weights
@@ -40,10 +41,17 @@ def products(model, plan, **training) -> float:
 @pytest.mark.parametrize("name", ALL)
 def test_context_parallel_ranks_share_all_products(name, attention, cp_kind, framework):
     plan = {"micro_batch": 2, "cp_kind": cp_kind}
-    alone, together = (
-        products(ALL[name], {**plan, "cp": cp}, attention=attention, framework=framework) for cp in (1, 4)
-    )
-    assert together * 4 == alone
+    # Pieces of a plain ring whose scores are in memory are halves of squares, and made anew in backward.
+    every = (cp_kind, attention, framework) != ("ring", "eager", "pytorch-eager")
+
+    def of(cp: int) -> float:
+        found = ops_of(ALL[name], {**plan, "cp": cp}, attention=attention, framework=framework)
+        return sum(
+            block.layers * flops([op for op in block.ops if every or op.category != Category.ATTENTION])
+            for block in found.blocks
+        )
+
+    assert of(4) * 4 == of(1) > 0
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])

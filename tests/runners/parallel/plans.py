@@ -38,6 +38,7 @@ TWO: dict[str, dict[str, Any]] = {
     "all-gather": {"plan": {"cp": 2, "cp_kind": "all-gather"}},
     "all-gather eager": {"plan": {"cp": 2, "cp_kind": "all-gather"}, "training": {"attention": "eager"}},
     "all-gather recomputed": {"plan": {"cp": 2, "cp_kind": "all-gather", "recompute": "selective"}},
+    "all-gather, blocks recomputed": {"plan": {"cp": 2, "cp_kind": "all-gather", "recompute": "full"}},
     "all-gather learned": {"plan": {"cp": 2, "cp_kind": "all-gather"}, "model": GPT2},
     "ep": {"plan": {"dp": 2, "ep": 2}, "model": MOE, "batches": 2},
     "ep grouped": {"plan": {"dp": 2, "ep": 2}, "model": MOE, "training": GROUPED},

@@ -6,6 +6,7 @@ plan's step changes in its parameters with what the whole module in one process 
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from runners.model.training import batch, loss_of
@@ -72,7 +74,9 @@ def compared(scenario: Scenario, ranks: Ranks) -> dict:
     for group in trainer.optimizer.param_groups:
         group["lr"] = RATE
     before = {name: full(p).clone() for name, p in named(trainer)}
+    made = watched(trainer)
     one_step(trainer, lambda phase: None)
+    kept = held(made, trainer)
     reference, loss = changed(scenario)
     worst = {}
     for name, parameter in named(trainer):
@@ -84,7 +88,30 @@ def compared(scenario: Scenario, ranks: Ranks) -> dict:
         worst[name] = float((change / RATE - expected).abs().max() / scale)
     name = max(worst, key=worst.get)
     own = None if trainer.loss is None else float(trainer.loss)
-    return {"parameter": name, "difference": worst[name], "count": len(worst), "loss": own, "expected_loss": loss}
+    return {"parameter": name, "difference": worst[name], "count": len(worst), "loss": own, "expected_loss": loss,
+            "kept": kept}  # fmt: skip
+
+
+def watched(trainer: Trainer) -> list[tuple[str, StorageWeakRef]]:
+    """Every tensor that a module returns from now on, forward and where it runs again, by the module's name."""
+    made: list[tuple[str, StorageWeakRef]] = []
+
+    def note(name, outputs):
+        for one in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+            if isinstance(one, torch.Tensor) and not isinstance(one, DTensor):
+                made.append((name, StorageWeakRef(one.untyped_storage())))
+
+    for name, module in trainer.module.named_modules():
+        module.register_forward_hook(lambda module, inputs, outputs, name=name: note(name, outputs))
+    return made
+
+
+def held(made: list[tuple[str, StorageWeakRef]], trainer: Trainer) -> list[str]:
+    """Modules whose outputs are still there after a step, but for the loss and what is a parameter."""
+    gc.collect()
+    own = [*trainer.module.parameters(), *trainer.module.buffers(), *([] if trainer.loss is None else [trainer.loss])]
+    kept = {full(tensor).untyped_storage()._cdata for tensor in own}
+    return sorted({name for name, one in made if not one.expired() and one.cdata not in kept})
 
 
 def named(trainer: Trainer) -> list:

@@ -66,6 +66,7 @@ _DRAWN = {
         ("h200 steps drawn a fourth time", DRAWN / "fourth"), ("h200 steps of a fifth host", DRAWN / "fifth"),
         ("h200 steps drawn a sixth time", DRAWN / "sixth"), ("h200 steps drawn a seventh time", DRAWN / "seventh"),
         ("h200 steps drawn an eighth time", DRAWN / "eighth"),
+        ("h200 rings and gathered keys drawn", DRAWN / "sequences"),
     )
     for what, (ranks, tags) in _DRAWN_PROBES.items()
     if (folder / ranks).is_dir()

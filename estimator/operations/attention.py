@@ -20,6 +20,9 @@ EXCHANGE_VIEWS = (15, 21)
 """Ops that launch nothing around Ulysses' four all-to-alls, forward and backward: splits, permutations, empty results
 (counted on the runners' blocks, two ranks with and without)."""
 
+GATHER_VIEWS = (14, 20)
+"""The same around the gather of keys and values, by the lines of runners/parallel/context.py."""
+
 RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
 
 
@@ -126,6 +129,8 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
     if d.cp_kind == "ring" and not alone:
         ops += _ring_sums(d, layer)
+    if d.cp_kind == "all-gather" and not alone and not d.fused:
+        ops += _gathered_copies(d, layer)
     if d.cp_kind == "ulysses" and not d.fused and not alone:
         # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
         elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * pieces
@@ -340,6 +345,31 @@ def _ring_eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         product("scores gradient: k", "backward", width, keys),
         *(replace(op, count=ring) for op in scores),
     ]
+
+
+def _gathered_copies(d: RankSizes, layer: str) -> list[Op]:
+    """What plain PyTorch copies around gathered keys and values, as it stands in runners/parallel/context.py.
+
+    Keys and values are joined (once more for the gather in backward, where none runs again) and laid out by tokens;
+    of what is gathered half is flipped, and all put into order. Fused, queries are in two chunks, each of which sees as
+    many keys as come before its end: outputs are joined, and in backward slices of queries, keys and values are
+    cleared, filled and added up. The gradients of keys and values are joined, put back into order, flipped and added.
+    """
+    e, pieces = d.widths.compute, where(d.cp > 1, 1.0, 0.0)
+    own = d.tokens * (d.key_width + d.value_width)
+    whole, outputs, queries = d.cp * own, d.tokens * d.core_width, d.tokens * d.query_width
+    halves = 0.0 if d.training.attention in SCORES_KEPT else 1.0
+    joined = 3.0 if d.recompute == "none" else 2.0
+    seen = 1.0 + 0.5 / d.cp
+    forward = joined * own + 1.5 * whole + halves * outputs
+    slices = halves * (2 * queries + (seen + 1.0) * whole)
+    back, cleared = 3.5 * whole + slices, 2 * whole + halves * (2 * queries + 2 * whole)
+    return [
+        kernels("gathered copies", layer, "forward", elements=forward * pieces, strided=1, slow_bytes=2 * e,
+                launches=(joined + 2 + halves) * pieces, views=GATHER_VIEWS[0] * pieces),
+        kernels("gathered copies gradient", layer, "backward", elements=back * pieces, strided=1, slow_bytes=2 * e,
+                stream=e * cleared / back, launches=(7.0 + 15 * halves) * pieces, views=GATHER_VIEWS[1] * pieces),
+    ]  # fmt: skip
 
 
 def _ring_sums(d: RankSizes, layer: str) -> list[Op]:

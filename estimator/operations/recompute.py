@@ -13,7 +13,7 @@ from estimator.scenario.units import Number
 
 CORE_OPS = (
     "attention", "q, k casts", "query scale", "scores", "softmax", "values", "head copies", "ring sums",
-    "output of pieces",
+    "output of pieces", "gathered copies",
 )  # fmt: skip
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
 

@@ -174,6 +174,26 @@ def test_all_gather_meets_all_keys_but_keeps_its_own():
     assert forward.bytes == 2 * 32 * (2 * 256 + 4 * 2 * 64) + 4 * 8 * 32
 
 
+def test_plain_pytorch_copies_what_it_gathers_into_order():
+    def copies(**said):
+        plan = {"cp": 4, "cp_kind": "all-gather", "recompute": said.pop("recompute", "none")}
+        ops = attention.core(rank_sizes(scenario(LLAMA, plan=plan, **said)))
+        return [op for op in ops if op.name.startswith("gathered copies")]
+
+    own = 32 * 2 * 64
+    whole, heads = 4 * own, 32 * 256
+    forward, backward = copies()
+    # Keys and values joined twice and laid out by tokens; half flipped, all put into order; two chunks' outputs joined.
+    assert forward.strided_elements == 3 * own + 1.5 * whole + heads
+    # Joined, half flipped, both halves copied and added; slices of queries, keys and values copied and added.
+    assert backward.strided_elements == pytest.approx(3.5 * whole + 2 * heads + (1 + 1 / 8 + 1) * whole)
+    assert backward.stream_bytes == pytest.approx(2 * (4 * whole + 2 * heads))
+    assert copies(recompute="full")[0].strided_elements == forward.strided_elements - own, "none is gathered twice"
+    eager, _ = copies(attention="eager")
+    assert eager.strided_elements == forward.strided_elements - heads, "one chunk"
+    assert copies(framework="megatron") == []
+
+
 @pytest.mark.parametrize("cp_kind", ["ring", "ulysses", "all-gather"])
 def test_causal_work_is_balanced_over_ranks(cp_kind):
     alone, part = at(cp_kind, cp=1)[0], at(cp_kind)[0]

@@ -171,7 +171,11 @@ def _of_times(times: Mapping[str, Sequence[Scored]]) -> TimeResidual:
         spread=math.exp(law.spread),
         power=law.power,
         skew=math.exp(law.skew),
-        words={word: math.exp(one) for word, one in zip(WORDS, law.factors, strict=True)},
+        # Of a chip that nobody met nothing is known better than of one that somebody did.
+        words={
+            word: max(math.exp(one), 1.0 if word == UNMET else 0.0)
+            for word, one in zip(WORDS, law.factors, strict=True)
+        },
         source=f"{len(found)} times of {', '.join(sorted(times))}",
     )
 

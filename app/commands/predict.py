@@ -263,8 +263,8 @@ def _what_lies_there(results: Path, measured: int, unread: Sequence[str], ranks:
     if not measured and not (results / PREDICTIONS_FILE).exists():
         why = "holds no measured step" if results.is_dir() else "does not exist yet"
         said.append(f"{results} {why}: what follows is of the reference series for --ranks {ranks}.")
-        if below := [one.name for one in sorted(results.glob("*/")) if _measured(one)[0]]:
-            said.append(f"Measured steps lie in {', '.join(str(results / name) for name in below[:NAMED])}.")
+        if below := [one for one in sorted((*results.glob("*/"), *results.glob("*/*/"))) if _measured(one)[0]]:
+            said.append(f"Measured steps lie in {', '.join(map(str, below[:NAMED]))}.")
     return [line for one in said for line in wrapped(f"headroom: {one}", hanging=2)] + ([""] if said else [])
 
 

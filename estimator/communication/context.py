@@ -72,7 +72,7 @@ def context_messages(
         found = [_line("keys, values", "p2p", "forward", forward, cp - 1, beside=True, batches=1.0, open_frac=first)]
         if waits:
             found += [
-                _line("keys, values", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0),
+                _line("keys, values of backward", "p2p", "backward", forward, cp - 1, beside=True, batches=1.0),
                 _line("key, value gradients", "p2p", "backward", back, cp - 1, batches=1.0),
             ]
         else:
@@ -91,7 +91,9 @@ def context_messages(
         _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0, batches=handed),
     ]
     if again or not keep:
-        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0, batches=handed))
+        found.append(
+            _line("key, value gather again", "all-gather", "backward", whole * element_bytes, 1.0, batches=handed)
+        )
     return found
 
 

@@ -75,9 +75,10 @@ def _grid(d: RankSizes, *, attention: bool, ffn: bool) -> list[Message]:
 
 def _context(d: RankSizes) -> list[Message]:
     model = d.model
-    value_dim = model.v_head_dim or model.dim
     # Latent attention makes keys and values for every query head before they travel, plain rings repeat theirs.
     waits = d.cp_kind == "ring" and not d.fused
+    # One kernel takes heads of one width, to which plain rings pad.
+    value_dim = model.dim if waits else model.v_head_dim or model.dim
     kv: Number = model.heads / d.tp if model.kv_lora_rank or waits else maximum(model.kv / d.tp, 1.0)
     if d.cp_kind == "ulysses":
         kv = maximum(kv, d.cp)

@@ -22,6 +22,7 @@ from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, product_efficiency, uneven
 from estimator.estimate.recomputing import Recomputing, recomputing_words, runs_again_words
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.precision import byte_widths
@@ -170,7 +171,7 @@ LEAST_TOLD = 0.995
 def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
     """Say what runs in the stead of fused attention in 32 bits, with the fields that change it."""
     asked, runs = given.training, effective.training.attention
-    if runs == asked.attention:
+    if runs == asked.attention or by_kernel(effective):
         return ()
     if not asked.attention.startswith("flash"):
         return (
@@ -183,6 +184,11 @@ def fallen_back(given: Scenario, effective: Scenario) -> tuple[str, ...]:
         f" {asked.precision}; priced is what PyTorch runs in its stead, {instead}. Set training.attention to sdpa, or"
         " training.precision to bf16-amp.",
     )
+
+
+def by_kernel(scenario: Scenario) -> bool:
+    """Whether several ranks pass keys and values round whose scores lie in memory, a piece at a time."""
+    return scenario.plan.cp > 1 and rank_sizes(scenario).rings_by_kernel
 
 
 def assumptions(
@@ -204,7 +210,17 @@ def assumptions(
     if not training.fused:
         softmax = "softmax, " if training.attention in SCORES_KEPT else ""
         found.append(f"Norms, rotary positions, {softmax}activations and casts run as separate eager kernels.")
-    if training.attention in SCORES_KEPT and not training.traits.fuses:
+    if plan.cp > 1 and plan.cp_kind == "ring" and not training.fused:
+        found.append(
+            "A ring in plain PyTorch passes keys and values of all heads round; its first message and its gradients"
+            " have nothing beside them."
+        )
+    if by_kernel(scenario):
+        found.append(
+            "A ring in plain PyTorch has the scores of a piece in memory, kernel by kernel, and makes them anew in"
+            " backward: its FlashAttention takes 16 bits alone."
+        )
+    elif training.attention in SCORES_KEPT and not training.traits.fuses:
         found.append("Attention keeps the score matrix.")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")

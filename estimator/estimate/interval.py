@@ -128,20 +128,25 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     """
     precision, attention = setting.shard.widths.peak, setting.training.attention
     ranks = float(waiting_ranks(setting.training, setting.cluster.chips, setting.plan.pp))
-    pace = 1.0 if probes_host(e, setting.cluster.chip) else pace_of_slowest(ranks)
+    pace = 1.0 if probes_host(e, setting.cluster.chip) else pace_of_slowest(ranks, setting.cluster.chips_per_node)
     varied, scale = _variants(e, precision, attention, pace)
     _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     return quadrature(seconds)
 
 
-def pace_of_slowest(ranks: float) -> float:
-    """By what the slowest of ranks on one host is nearer to what it usually is than one rank, as logarithms.
+def pace_of_slowest(ranks: float, in_node: int) -> float:
+    """By what the slowest of ranks is nearer to what it usually is than one rank, as logarithms.
 
-    √(σ_host² + σ_rank²·s(n)²) / √(σ_host² + σ_rank²), s(n) being the standard deviation of the largest of n.
+    √(σ_host²·s(hosts)² + σ_rank²·s(ranks)²) / √(σ_host² + σ_rank²), s(n) being the standard deviation of the largest of
+    n, to eight.
     """
-    largest = float(np.interp(math.log2(min(max(ranks, 1.0), NODE)), range(len(LARGEST_SPREADS)), LARGEST_SPREADS))
-    return math.hypot(HOST_SPREAD, RANK_SPREAD * largest) / math.hypot(HOST_SPREAD, RANK_SPREAD)
+    spread = math.hypot(HOST_SPREAD * _largest_spread(ranks / in_node), RANK_SPREAD * _largest_spread(ranks))
+    return spread / math.hypot(HOST_SPREAD, RANK_SPREAD)
+
+
+def _largest_spread(count: float) -> float:
+    return float(np.interp(math.log2(min(max(count, 1.0), NODE)), range(len(LARGEST_SPREADS)), LARGEST_SPREADS))
 
 
 UNEVEN = 1.3

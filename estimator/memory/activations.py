@@ -97,7 +97,7 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
 
     Eager attention's backward holds the scores' gradient, its product with the softmax's output and the result: 12
     bytes per score in fp32; 2-byte precisions hold all three in fp32 but have dropped the 2-byte copy of the weights:
-    10. One fused kernel's backward: 2·e.
+    10. One fused kernel's backward: 2·e. A ring's holds a piece's, 12 bytes for each score.
     """
     e = d.widths.compute
     forward = [op for op in block.plain if op.phase == "forward"]
@@ -111,6 +111,9 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
         heads = 3 * d.tokens * d.query_width * e
         if d.training.attention in SCORES_KEPT:
             heads = maximum(heads, d.scores * (2 * e if d.fused else (12.0 if e == 4 else 10.0)))
+        if d.rings_by_kernel:
+            pieces = maximum(3 * d.tokens * d.query_width * e, 12.0 * d.scores / d.cp)
+            heads = where(d.cp > 1, pieces, heads)
     return BlockMoments(
         kept=kept_bytes(tuple(forward)),
         ended=stream + heads - 3 * d.tokens * d.query_width * e if d.model.network != "ffn" else stream,

@@ -8,7 +8,7 @@ from estimator.operations import elementwise, latent_attention
 from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, gemm, kernels
-from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.rank_sizes import FP32_BYTES, RankSizes
 from estimator.operations.torch_kernels import MIXED_ALIKE, TURNED
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
@@ -104,12 +104,7 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     found = shape(d)
     alone = isinstance(d.cp, (int, float)) and d.cp == 1
     ops = _eager(d, layer, found) if d.training.attention in SCORES_KEPT else _fused(d, layer, found, window)
-    if (
-        d.cp_kind == "ring"
-        and not alone
-        and not d.fused
-        and (d.training.attention in SCORES_KEPT or d.widths.compute >= WIDE)
-    ):
+    if d.rings_by_kernel and not alone:
         ops = _where_alone(ops, d.cp) + _ring_eager(d, layer, found)
     if d.model.latent and d.training.attention not in SCORES_KEPT and not d.fused and not d.widths.quantised:
         # Head by head, as q and k are joined, the output is copied for its projection, which keeps the copy.
@@ -294,10 +289,6 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     return ops
 
 
-WIDE = 4.0
-"""Bytes of fp32."""
-
-
 def _where_alone(ops: list[Op], cp: Number) -> list[Op]:
     """Of several plans' ops those of plans in which one rank has the whole sequence; none where no plan has."""
     if isinstance(cp, (int, float)):
@@ -311,13 +302,15 @@ def _ring_eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
 
     The own piece is a square under a mask, each further one half of it. Scores are made anew in backward, of which the
     program keeps q, k, v, the output, the sums, and the copy of the output that its projection takes. Kernels over the
-    scores: scaled, masked, less their largest, exp and sum, less their sums and exp; in backward scaled, masked, less
-    their sums, exp, the gradient less its inner product, by the weights, scaled; in 16 bits casts beside.
+    scores: scaled, copied and masked, less their largest, exp and sum, less their sums and exp; in backward scaled,
+    copied and masked, less their sums, exp, the gradient less its inner product, by the weights, scaled; in 16 bits
+    casts beside.
     """
     n, e, ring = d.widths, d.widths.compute, where(d.cp > 1, 1.0, 0.0)
-    width, value_dim, queries, keys = d.head_dim, float(d.model.value_dim), s.queries, s.keys
+    width, queries, keys = d.head_dim, s.queries, s.keys
+    value_dim, out_width = (width, d.query_width) if d.model.latent else (float(d.model.value_dim), d.core_width)
     batch = s.batch * (1 + (s.pieces - 1) / 2)
-    narrow = 1.0 if e < WIDE else 0.0
+    narrow = 1.0 if e < FP32_BYTES else 0.0
 
     def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
         found = gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
@@ -330,14 +323,17 @@ def _ring_eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     own_slow = 16 + 8 * masked
 
     def over(stream: float, launches: float, casts: float) -> KernelCost:
-        return KernelCost(stream=stream, strided=2 + masked + casts * narrow, slow_bytes=own_slow + 6 * casts * narrow,
-                          launches=launches * s.pieces + 3, flops=5)  # fmt: skip
+        casts = casts * narrow
+        return KernelCost(stream=stream + 8 * masked, strided=2 + masked + casts, slow_bytes=own_slow + 6 * casts,
+                          launches=(launches + casts) * s.pieces + 4, flops=5)  # fmt: skip
 
     forward, backward = over(32, 10, 2), over(36, 9, 4)
     scores = pair("softmax", layer, batch * queries * keys * ring, forward, backward, category=Category.ATTENTION)
     return [
         product("scores", "forward", keys, width, own * e),
-        product("values", "forward", value_dim, keys, d.tokens * (2 * d.core_width * e + d.heads * WIDE)),
+        product(
+            "values", "forward", value_dim, keys, d.tokens * ((out_width + d.core_width) * e + d.heads * FP32_BYTES)
+        ),
         product("scores again", "backward", keys, width),
         product("values gradient: scores", "backward", keys, value_dim),
         product("values gradient: v", "backward", value_dim, keys),
@@ -351,24 +347,26 @@ def _gathered_copies(d: RankSizes, layer: str) -> list[Op]:
     """What plain PyTorch copies around gathered keys and values, as it stands in runners/parallel/context.py.
 
     Keys and values are joined (once more for the gather in backward, where none runs again) and laid out by tokens;
-    of what is gathered half is flipped, and all put into order. Fused, queries are in two chunks, each of which sees as
-    many keys as come before its end: outputs are joined, and in backward slices of queries, keys and values are
-    cleared, filled and added up. The gradients of keys and values are joined, put back into order, flipped and added.
+    of what is gathered half is flipped, and all put into order. But for eager attention queries are in two chunks, each
+    of which sees as many keys as come before its end: outputs are joined, and in backward slices of keys and values are
+    cleared, filled and added up, those of queries joined. The gradients of keys and values are joined, put back into
+    order, flipped and added.
     """
     e, pieces = d.widths.compute, where(d.cp > 1, 1.0, 0.0)
     own = d.tokens * (d.key_width + d.value_width)
     whole, outputs, queries = d.cp * own, d.tokens * d.core_width, d.tokens * d.query_width
-    halves = 0.0 if d.training.attention in SCORES_KEPT else 1.0
-    joined = 3.0 if d.recompute == "none" else 2.0
+    halves = 0.0 if d.training.attention == "eager" else 1.0
+    anew = 1.0 if d.recompute == "none" else 0.0
     seen = 1.0 + 0.5 / d.cp
-    forward = joined * own + 1.5 * whole + halves * outputs
-    slices = halves * (2 * queries + (seen + 1.0) * whole)
-    back, cleared = 3.5 * whole + slices, 2 * whole + halves * (2 * queries + 2 * whole)
+    forward = (2 + anew) * own + 1.5 * whole + halves * outputs
+    slices = halves * (queries + (seen + 1.0) * whole)
+    back, cleared = 3.5 * whole + slices + anew * (own + 1.5 * whole), (2 + 2 * halves) * whole
     return [
         kernels("gathered copies", layer, "forward", elements=forward * pieces, strided=1, slow_bytes=2 * e,
-                launches=(joined + 2 + halves) * pieces, views=GATHER_VIEWS[0] * pieces),
+                launches=(4 + anew + halves) * pieces, views=GATHER_VIEWS[0] * pieces),
         kernels("gathered copies gradient", layer, "backward", elements=back * pieces, strided=1, slow_bytes=2 * e,
-                stream=e * cleared / back, launches=(7.0 + 15 * halves) * pieces, views=GATHER_VIEWS[1] * pieces),
+                stream=e * cleared / back, launches=(7 + 11 * halves + 3 * anew) * pieces,
+                views=GATHER_VIEWS[1] * pieces),
     ]  # fmt: skip
 
 
@@ -382,7 +380,8 @@ def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     added to the own ones at last. The slowest rank, all of whose pieces come from before its own, adds whole outputs.
     """
     e, more, once = d.widths.compute, d.cp - 1, where(d.cp > 1, 1.0, 0.0)
-    outputs, queries, keys = d.tokens * d.core_width, d.tokens * d.query_width, d.tokens * (d.key_width + d.value_width)
+    queries, keys = d.tokens * d.query_width, d.tokens * (d.key_width + d.value_width)
+    outputs = d.tokens * d.core_width
     turns = maximum(more, 1.0)
     if d.fused:
         gradients = queries + keys
@@ -392,31 +391,37 @@ def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
             kernels("ring sums gradient", layer, "backward", elements=gradients * more, stream=8 + e,
                     launches=3.0 * more, flops_per_element=1, category=Category.ATTENTION),
         ]  # fmt: skip
-    shared = float(d.model.heads != d.model.kv)
-    repeated = keys * (d.model.heads / d.model.kv - 1)
+    # One kernel takes heads of one width, to which latent attention's values are padded.
+    outputs = queries if d.model.latent else outputs
+    repeated = queries + outputs - keys
+    shared = where(repeated > 0, 0.5 if d.model.latent else 1.0, 0.0)
     keys = keys + repeated
     gradients = queries + keys
-    narrow = 1.0 if e < WIDE else 0.0  # what is in fp32 is cast by nothing
-    wide, added = WIDE + e, (MIXED_ALIKE if narrow else 0.0)
+    narrow = 1.0 if e < FP32_BYTES else 0.0  # what is in fp32 is cast by nothing
+    wide, added = FP32_BYTES + e, (MIXED_ALIKE if narrow else 0.0)
     copied, home = keys * once * shared, queries * more + keys * once
     per_output, per_gradient = 1.0 / (outputs * turns), 1.0 / (gradients * turns)
     strided = outputs * narrow * (once + more) + 2 * outputs * more + copied
-    slow_bytes = outputs * narrow * wide * (once + more) + 4 * WIDE * outputs * more + 2 * e * copied
-    stream = 5 * WIDE * outputs * more + narrow * wide * outputs * once
+    slow_bytes = outputs * narrow * wide * (once + more) + 4 * FP32_BYTES * outputs * more + 2 * e * copied
+    stream = 5 * FP32_BYTES * outputs * more + narrow * wide * outputs * once
     strided_back = once * (2 * outputs + narrow * gradients)
-    slow_back = once * (4 * e * outputs + narrow * wide * gradients) + narrow * (2 * WIDE + e) * home
+    slow_back = once * (4 * e * outputs + narrow * wide * gradients) + narrow * (2 * FP32_BYTES + e) * home
+    # Whoever has whole queries in a turn has half of the keys that come, and the other way round.
     stream_back = (
-        3 * e * keys * more + e * keys * once + narrow * wide * gradients * once + (1 - narrow) * 3 * WIDE * home
+        1.5 * e * keys * more
+        + e * keys * once
+        + narrow * wide * gradients * once
+        + (1 - narrow) * 3 * FP32_BYTES * home
     )
     return [
         kernels("ring sums", layer, "forward", elements=outputs * more, strided=strided * per_output,
                 slow_bytes=slow_bytes * per_output, stream=stream * per_output,
-                launches=12.0 * more + 2.0 * once * (1 + shared), flops_per_element=3,
+                launches=(11 + narrow) * more + 2 * once * (narrow + shared), flops_per_element=3,
                 saved_bytes=repeated * e * once),
         kernels("ring sums gradient", layer, "backward", elements=gradients * more,
                 strided=strided_back * per_gradient, mixed=added * home * per_gradient,
                 slow_bytes=slow_back * per_gradient, stream=stream_back * per_gradient,
-                launches=3.0 * more + 12.0 * once, flops_per_element=1),
+                launches=3.0 * more + (6 + 6 * narrow) * once, flops_per_element=1),
     ]  # fmt: skip
 
 

@@ -281,7 +281,7 @@ def norms_of(op: Op) -> float:
 PACKED = {
     "rotary positions": 4.0, HEAD_NORMS: 12.0, "q, k casts": 0.0, "softmax": 1.0, "softmax: scale and mask": 0.0,
     "head copies": 0.0, "attention residual": 0.0, "activation: product": 2.0, "activation: tanh": 0.0,
-    "ffn residual": 0.0,
+    "ffn residual": 0.0, "gathered copies": 0.0, "ring sums": 0.0,
 }  # fmt: skip
 """Tensors that autograd keeps of an op, by its name, whatever the precision: of positions cosines and sines of q and k,
 of a product both factors; sums, casts, copies and factors that are numbers keep none."""

@@ -12,11 +12,14 @@ from estimator.scenario.arrays import maximum
 from estimator.scenario.grid_shape import grid_of
 from estimator.scenario.model import Model
 from estimator.scenario.precision import ByteWidths, byte_widths
-from estimator.scenario.training import Training
+from estimator.scenario.training import SCORES_KEPT, Training
 from estimator.scenario.units import Number
 
 if TYPE_CHECKING:
     from estimator.scenario.scenario import Scenario
+
+
+FP32_BYTES = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,15 @@ class RankSizes:
     def scores(self) -> Number:
         """Elements of this rank's score matrices: sequences · heads · S² / cp, whatever the algorithm."""
         return self.sequences * self.heads * self.seq_len * self.seq_len / self.cp
+
+    @property
+    def rings_by_kernel(self) -> bool:
+        """Whether a ring of several ranks has the scores of its pieces in memory, none of which it keeps.
+
+        Plain PyTorch's FlashAttention takes 16 bits alone, and is what gives a piece's sums.
+        """
+        unfused = self.training.attention in SCORES_KEPT or self.widths.compute >= FP32_BYTES
+        return self.cp_kind == "ring" and not self.fused and unfused
 
 
 def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:

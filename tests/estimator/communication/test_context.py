@@ -80,7 +80,7 @@ def test_a_ring_that_waits_moves_the_same_and_hides_neither_its_first_message_no
     assert all(x.open_frac == 0.0 for x in plain)
     in_open = {(x.name, x.phase): x.count * (x.open_frac if x.hides_behind else 1.0) for x in waiting}
     first = min(cp - 1, 1)
-    expected = {("keys, values", "forward"): first, ("keys, values", "backward"): 0,
+    expected = {("keys, values", "forward"): first, ("keys, values of backward", "backward"): 0,
                 ("key, value gradients", "backward"): cp - 1}  # fmt: skip
     assert in_open == pytest.approx(expected | ({("keys, values again", "backward"): first} if recompute else {}))
 

@@ -57,6 +57,17 @@ def test_inside_eager_attention_the_scores_gradient_lives():
     assert moments().attention == stream * 2 + 3 * 128 * 256 * 2
 
 
+@pytest.mark.parametrize("said", [{"precision": "fp32"}, {"attention": "eager", "precision": "fp32"}])
+def test_inside_a_ring_by_kernel_a_pieces_scores_live_whatever_attention_is_asked_for(said):
+    long = {"seq_len": 4096, "plan": {"cp": 4}, **said}
+    d = rank_sizes(effective(scenario(LLAMA, **long)))
+    stream = 2 * d.tokens * d.hidden_width * 4
+    # 12 bytes for each of 8 heads' 1024 by 1024 scores.
+    assert moments(**long).attention == stream + 12 * 8 * 1024**2
+    fused = {"seq_len": 4096, "plan": {"cp": 4}, "precision": "bf16"}
+    assert moments(**fused).attention == stream / 2 + 3 * d.tokens * d.query_width * 2
+
+
 def test_what_the_ffn_kept_is_free_when_attention_runs():
     found = moments()
     assert 0 < found.freed < found.kept

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimator.estimate.assemble import effective
 from estimator.operations import attention
 from estimator.operations.attention import attention_part
 from estimator.operations.op import Op
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.torch_kernels import MIXED_ALIKE
+from estimator.scenario.training import MATH
 from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import ATTENTION, DEEPSEEK, dims_of, flops, named
 
@@ -121,10 +123,10 @@ def test_ring_adds_up_its_pieces():
     # weights, added, and written to their place.
     assert eager["ring sums"].bytes == pytest.approx((2 * 2 * 2 + 2 * 6 + 3 * (6 + 16 + 12 + 8)) * 32 * 256)
     assert eager["ring sums"].strided_elements == pytest.approx((2 + 1 + 3 * 3) * 32 * 256)
-    # Output's gradient laid out twice; three gradients to fp32 and back; three times two of them added in 2 bytes and
-    # one to what is in fp32, and so are at last those that come home.
+    # Output's gradient laid out twice; three gradients to fp32 and back; three times halves of two of them added in 2
+    # bytes and one to what is in fp32, and so are at last those that come home.
     back = eager["ring sums gradient"]
-    assert back.bytes == pytest.approx((2 * 4 + 3 * 12 + 3 * (10 + 2 * 6) + 2 * (10 + 2)) * 32 * 256)
+    assert back.bytes == pytest.approx((2 * 4 + 3 * 12 + 3 * (10 + 2 * 3) + 2 * (10 + 2)) * 32 * 256)
     assert back.strided_elements == pytest.approx((2 + 3) * 32 * 256)
     assert back.mixed_elements == pytest.approx(MIXED_ALIKE * (3 + 2) * 32 * 256)
     assert eager["ring sums"].flops == fused["ring sums"].flops
@@ -151,6 +153,14 @@ def test_a_plain_ring_in_fp32_keeps_no_scores_and_makes_them_anew(said):
     kept = 32 * (256 + 2 * 64) * width + 32 * (2 * 256 * width + 8 * 4)
     assert sum(op.saved_bytes for op in found.values()) == kept + found["ring sums"].saved_bytes
     assert found["ring sums"].saved_bytes == 32 * 2 * (256 - 64) * width
+
+
+def test_a_ring_repeats_no_more_heads_than_its_tensor_parallel_rank_lacks():
+    # 8 heads and 2 of keys: over 4 ranks each has 2 and 1, over 8 one of each.
+    for tp, lacks in ((1, 6), (2, 3), (4, 1), (8, 0)):
+        ops = attention.core(rank_sizes(scenario(LLAMA, plan={"cp": 4, "tp": tp})))
+        (sums,) = (op for op in ops if op.name == "ring sums")
+        assert sums.saved_bytes == pytest.approx(32 * 2 * lacks * 32 * 2), tp
 
 
 def test_rings_of_several_plans_are_those_of_each():
@@ -185,12 +195,20 @@ def test_plain_pytorch_copies_what_it_gathers_into_order():
     forward, backward = copies()
     # Keys and values joined twice and laid out by tokens; half flipped, all put into order; two chunks' outputs joined.
     assert forward.strided_elements == 3 * own + 1.5 * whole + heads
-    # Joined, half flipped, both halves copied and added; slices of queries, keys and values copied and added.
-    assert backward.strided_elements == pytest.approx(3.5 * whole + 2 * heads + (1 + 1 / 8 + 1) * whole)
-    assert backward.stream_bytes == pytest.approx(2 * (4 * whole + 2 * heads))
-    assert copies(recompute="full")[0].strided_elements == forward.strided_elements - own, "none is gathered twice"
+    # Joined, half flipped, both halves copied and added; chunks of queries joined, slices of keys and values copied and
+    # added; laid out, flipped and ordered once more.
+    again = own + 1.5 * whole
+    assert backward.strided_elements == pytest.approx(3.5 * whole + heads + (1 + 1 / 8 + 1) * whole + again)
+    assert backward.stream_bytes == pytest.approx(2 * 4 * whole)
+    redone = copies(recompute="full")
+    assert redone[0].strided_elements == forward.strided_elements - own, "none is gathered twice"
+    assert redone[-1].strided_elements == pytest.approx(backward.strided_elements - again)
     eager, _ = copies(attention="eager")
     assert eager.strided_elements == forward.strided_elements - heads, "one chunk"
+    one = effective(scenario(LLAMA, plan={"cp": 4, "cp_kind": "all-gather"}, precision="fp32"))
+    assert one.training.attention == MATH
+    (math,) = (op for op in attention.core(rank_sizes(one)) if op.name == "gathered copies")
+    assert math.strided_elements == forward.strided_elements, "two, by whatever kernels"
     assert copies(framework="megatron") == []
 
 

@@ -30,9 +30,8 @@ WORDS = (TUNED, COMPILED, EXPERTS, NEAR, BINDS, PROBED, PACED, KERNELS, LINKS, U
 ``PROBED``: its host is near or binds, and it is predicted by a calibration for which launches of that host were timed;
 of a step that no host touches these say nothing. ``PACED``: so, and at the pace that was noted beside it. ``KERNELS``:
 it is little but kernels that were met: on one device that no host keeps waiting, of a chip whose like several sources
-measured so. ``LINKS``: the same of several devices under PyTorch's own runtimes, kernels and what these send each
-other. ``UNMET``: no source has
-measured its chip, or one alone."""
+measured so. ``LINKS``: the same of several devices under no such recipe, kernels and what these send each other.
+``UNMET``: no source has measured its chip, or one alone."""
 ONE_DEVICE = "one device"
 UNRUN, STAGES = "framework not run", "stages"
 MEMORY_WORDS = (UNRUN, STAGES)

@@ -217,8 +217,8 @@ def assumptions(
         )
     if by_kernel(scenario):
         found.append(
-            "A ring in plain PyTorch has the scores of a piece in memory, kernel by kernel, and makes them anew in"
-            " backward: its FlashAttention takes 16 bits alone."
+            "Eager, or in 32 bits, a ring in plain PyTorch has the scores of a piece in memory, kernel by kernel, and"
+            " makes them anew in backward."
         )
     elif training.attention in SCORES_KEPT and not training.traits.fuses:
         found.append("Attention keeps the score matrix.")

@@ -435,6 +435,24 @@ def test_fused_attention_that_nothing_runs_in_32_bits_says_what_does_and_what_he
     assert not any("math path" in text for text in estimate(grouped("bf16")).assumptions)
 
 
+def test_a_ring_in_32_bits_says_that_its_pieces_keep_no_scores_and_nothing_of_the_math_path():
+    def said(precision: str, cp: int) -> str:
+        one = {
+            "model": "llama3.2-1b",
+            "cluster": {"chip": "h200-sxm", "chips_per_node": 2},
+            "plan": {"cp": cp, "dp": 2 // cp},
+            "training": {"seq_len": 2048, "global_batch": 2, "precision": precision},
+        }
+        return " ".join(estimate(scenario_from_json(one)).assumptions)
+
+    assert "makes them anew in backward" in said("fp32", 2)
+    assert "math path" not in said("fp32", 2)
+    assert "Attention keeps the score matrix." not in said("fp32", 2)
+    assert "math path" in said("fp32", 1)
+    assert "all heads round" in said("bf16", 2)
+    assert "makes them anew" not in said("bf16", 2)
+
+
 def test_advice_names_a_field_that_it_changes_twice_once():
     large = scenario_from_json(
         {
